@@ -1,0 +1,98 @@
+# Every target sets up what it needs, so each of them can be the first command in a fresh clone.
+#
+#   make demo     train a small network on the PJRT device      make lint     formatters, linters, layer checks
+#   make test     all tests: test-cpp, then test-py             make format   rewrite sources in the agreed format
+#   make build    compile into python/torch_pjrt                make clean    remove what was built
+#   make bench    benchmarks                                    make wheel    build dist/*.whl
+#
+# Variables: PYTHON (interpreter for .venv), BUILD (build folder), CMAKE_FLAGS (only read when BUILD is configured), JOBS,
+# ARGS (passed to the demo, the benchmarks or pytest).
+
+PYTHON ?= python3
+BUILD ?= build
+CMAKE_FLAGS ?=
+JOBS ?= $(shell nproc)
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+CXX_FILES = $(shell find csrc tests/cpp benchmarks -name '*.h' -o -name '*.cpp')
+
+# The first plugin is the default one; the C++ tests run on both.
+PLUGIN_PACKAGES := lammps_jax_pjrt_cpu fastatomstruct_xla_cpu
+
+.PHONY: demo test test-cpp test-py bench build configure setup lint format wheel lock clean
+.DELETE_ON_ERROR:
+
+demo: build
+	$(BIN)/python examples/digits.py $(ARGS)
+
+test: build
+	@failed=; \
+	for part in test-cpp test-py; do $(MAKE) --no-print-directory $$part || failed="$$failed $$part"; done; \
+	if [ -n "$$failed" ]; then echo "make test: FAILED:$$failed"; exit 1; fi; \
+	echo "make test: all passed"
+
+test-cpp: build
+	@if [ ! -x $(BUILD)/tests/cpp/tpj_tests ]; then \
+	  echo "The C++ tests were not built. They need GoogleTest (Debian: apt-get install libgtest-dev; make configure)."; exit 1; fi
+	@for package in $(PLUGIN_PACKAGES); do \
+	  plugin=$$($(BIN)/python tools/find_plugin.py $$package) || exit 1; \
+	  echo "C++ tests with $$plugin"; \
+	  TORCH_PJRT_TEST_PLUGIN=$$plugin $(BIN)/ctest --test-dir $(BUILD) --output-on-failure --no-tests=error || exit 1; \
+	done
+
+test-py: build
+	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+
+bench: build
+	$(BIN)/python -m benchmarks $(ARGS)
+
+lint: $(VENV)/.installed
+	$(BIN)/clang-format --dry-run --Werror $(CXX_FILES)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy tools python/torch_pjrt
+	$(BIN)/python tools/check_layers.py
+	$(BIN)/python tools/check_vendor_words.py
+
+format: $(VENV)/.installed
+	$(BIN)/clang-format -i $(CXX_FILES)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+build: $(VENV)/.editable $(BUILD)/build.ninja
+	$(BIN)/ninja -C $(BUILD) -j $(JOBS)
+
+configure: $(VENV)/.installed
+	$(BIN)/cmake -G Ninja -S . -B $(BUILD) -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja \
+	  -DPython3_EXECUTABLE=$(CURDIR)/$(BIN)/python $(CMAKE_FLAGS)
+
+$(BUILD)/build.ninja: $(VENV)/.installed
+	$(MAKE) --no-print-directory configure
+
+# Like `pip wheel .`, but with the torch and the build tools of .venv instead of a fresh download of them.
+wheel: $(VENV)/.installed
+	$(BIN)/python -m pip wheel --no-deps --no-build-isolation --wheel-dir dist .
+
+# System packages, then the virtual environment. The stamp makes it free when nothing changed.
+setup: $(VENV)/.installed
+$(VENV)/.installed: requirements.txt requirements-dev.txt requirements-plugins.txt requirements-lock.txt
+	@PYTHON="$(PYTHON)" bash tools/system_packages.sh
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -c requirements-lock.txt -r requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --no-deps -r requirements-plugins.txt
+	@touch $@
+
+# An editable install without a build: entry points, and a path to python/. `make build` puts the module there.
+$(VENV)/.editable: pyproject.toml $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --config-settings wheel.cmake=false --editable .
+	@touch $@
+
+lock: $(VENV)/.installed
+	(head -1 requirements-lock.txt; $(BIN)/python -m pip list --format=freeze --exclude pip --exclude torch_pjrt \
+	  --exclude lammps-jax-pjrt-cpu --exclude fastatomstruct-xla-cpu --exclude-editable | sed 's/+cpu$$//') > $(VENV)/lock.txt
+	mv $(VENV)/lock.txt requirements-lock.txt
+
+clean:
+	rm -rf $(BUILD) dist python/torch_pjrt/_C.*.so

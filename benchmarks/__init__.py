@@ -1,0 +1,1 @@
+"""Benchmarks by name: ``python -m benchmarks dispatch models``; see README.md."""

@@ -1,0 +1,38 @@
+// Every switch of the project, in one table. Each is read once from the environment as TORCH_PJRT_<NAME>;
+// those that Python may change later have a setter through set_flag().
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tpj {
+
+// X(name, type, default, help)
+#define TPJ_FLAGS(X)                                                                                             \
+  X(CPU_DEVICES, int64_t, 1, "number of devices the embedded CPU plugin makes (its option cpu_device_count)")    \
+  X(DEVICE_NAME, std::string, "", "device name, instead of the one in the plugin's spec")                        \
+  X(EAGER, std::string, "strict", "strict: enqueue each call when it is made; debug: also wait for it")          \
+  X(FALLBACK, std::string, "warn", "an operator without a program runs on the CPU: warn once, silent, or error") \
+  X(PLUGIN, std::string, "", "PJRT plugin: a path of a shared library, or a registered name")
+
+struct Flags {
+#define X(name, type, def, help) type name = def;
+  TPJ_FLAGS(X)
+#undef X
+};
+
+// The values in force. Reading is free; changing is for set_flag() alone.
+const Flags& flags();
+
+// Throws Error(kValue) for a name that is not in the table or a value that does not parse.
+void set_flag(const std::string& name, const std::string& value);
+
+struct FlagInfo {
+  const char* name;
+  std::string value;
+  const char* help;
+};
+std::vector<FlagInfo> list_flags();
+
+}  // namespace tpj

@@ -1,0 +1,55 @@
+// What module.cpp may ask of the torch half. Two translation units, because Python's headers and the precompiled torch header do not
+// go together (facts: it would slow every kernel file).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "pjrt/caps.h"
+#include "pjrt/named_value.h"
+
+namespace tpj::bindings {
+
+struct BackendConfig {
+  std::string device_name, spec_name, path, missing;
+  pjrt::Options create_options, compile_overrides;
+  pjrt::CapOverrides caps;
+};
+void register_all(const BackendConfig& config);
+
+std::vector<std::pair<std::string, int64_t>> integer_stats();
+double compile_seconds();
+void reset_stats();
+std::map<std::string, int64_t> fallback_table();
+std::vector<std::pair<std::string, std::string>> row_table();
+
+struct LogEntry {
+  std::string what, reason, where;
+  double seconds;
+};
+std::vector<LogEntry> compile_entries();
+
+int count_devices();
+bool available();
+bool initialized();
+bool bad_fork();
+void initialize();
+
+struct ClientInfo {
+  std::string plugin, path, platform, platform_version;
+  int api_minor;
+  std::vector<std::string> devices;
+  std::vector<std::tuple<std::string, std::string, std::string>> caps;
+};
+ClientInfo client_info();
+
+void change_forbidden(int delta);
+double bench_last(int n);
+
+// user_line.cpp: compile records name the user's line.
+void install_user_line();
+
+}  // namespace tpj::bindings

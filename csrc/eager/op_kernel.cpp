@@ -1,0 +1,292 @@
+#include "eager/op_kernel.h"
+
+#include <ATen/ATen.h>
+
+#include <mutex>
+#include <sstream>
+#include <unordered_map>
+
+#include "base/flags.h"
+#include "compile/compiler.h"
+#include "exec/run.h"
+#include "runtime/device.h"
+#include "runtime/errors.h"
+
+namespace tpj::eager {
+namespace {
+
+// Tags of key words; exec::Inputs::add_tensor uses 1.
+enum Tag : uint64_t { kNone = 2, kHostScalar, kNumberInput, kKnownNumber, kInt, kBool, kString, kList, kOther, kUndefined };
+
+[[noreturn]] void mixed_devices(const exec::Inputs& inputs, const at::Tensor& t) {
+  const int index = inputs.device < 0 ? runtime::current_device() : inputs.device;
+  TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ", runtime::config().device_name, ":",
+              index, " and ", t.device(), "!");
+  std::abort();  // not reached
+}
+
+class KeyMaker {
+ public:
+  KeyMaker(exec::Inputs& inputs, const exec::Form& form, const std::vector<int>& host_args)
+      : in_(inputs), form_(form), host_args_(host_args) {}
+
+  void add(c10::IValue& v, size_t arg) {
+    if (v.isTensor()) {
+      const at::Tensor& t = v.toTensor();
+      if (!t.defined()) return in_.key.word(uint64_t{kUndefined});
+      if (t.is_privateuseone()) [[likely]] {
+        in_.add_tensor(*t.unsafeGetTensorImpl());
+        return;
+      }
+      host_tensor(v, arg);
+    } else if (v.isNone()) {
+      in_.key.word(uint64_t{kNone});
+    } else if (form_.is_number[arg] && v.isScalar()) {
+      number(v, arg);
+    } else if (v.isInt()) {
+      in_.key.word(uint64_t{kInt});
+      in_.key.word(v.toInt());
+    } else if (v.isBool()) {
+      in_.key.word(uint64_t{kBool} | uint64_t{v.toBool()} << 8);
+    } else if (v.isDouble()) {
+      in_.key.word(uint64_t{kKnownNumber});
+      in_.key.real(v.toDouble());
+    } else if (v.isIntList()) {
+      const auto list = v.toIntList();
+      in_.key.word(uint64_t{kList} | static_cast<uint64_t>(list.size()) << 8);
+      for (const int64_t x : list) in_.key.word(x);
+    } else if (v.isTensorList()) {
+      tensor_list(v, arg);
+    } else if (v.isString()) {
+      in_.key.word(uint64_t{kString});
+      in_.key.text(v.toStringRef());
+    } else if (v.isList()) {
+      auto list = v.toList();
+      in_.key.word(uint64_t{kList} | static_cast<uint64_t>(list.size()) << 8);
+      for (size_t i = 0; i < list.size(); ++i) {
+        c10::IValue item = list.get(i);
+        const bool was_host = item.isTensor() && item.toTensor().defined() && item.toTensor().is_cpu();
+        add(item, arg);
+        if (was_host) list.set(i, item);  // uploaded
+      }
+    } else {
+      in_.key.word(uint64_t{kOther});  // generators, devices, layouts: nothing that a program depends on
+    }
+  }
+
+ private:
+  void number(const c10::IValue& v, size_t arg) {
+    if (exec::is_known(form_, arg, v)) {
+      in_.key.word(uint64_t{kKnownNumber} | static_cast<uint64_t>(v.isInt()) << 8 | static_cast<uint64_t>(v.isBool()) << 9);
+      if (v.isInt()) return in_.key.word(v.toInt());
+      if (v.isComplexDouble()) {
+        in_.key.real(v.toComplexDouble().real());
+        return in_.key.real(v.toComplexDouble().imag());
+      }
+      return in_.key.real(v.toScalar().to<double>());
+    }
+    const uint64_t kind = v.isBool() ? 0 : v.isInt() ? 1 : v.isDouble() ? 2 : 3;
+    in_.key.word(uint64_t{kNumberInput} | kind << 8);
+  }
+
+  void tensor_list(c10::IValue& v, size_t arg) {
+    auto list = v.toTensorList();
+    in_.key.word(uint64_t{kList} | static_cast<uint64_t>(list.size()) << 8);
+    for (size_t i = 0; i < list.size(); ++i) {
+      const at::Tensor t = list.get(i);
+      if (!t.defined()) {
+        in_.key.word(uint64_t{kUndefined});
+        continue;
+      }
+      if (!t.is_privateuseone()) mixed_devices(in_, t);
+      in_.add_tensor(*t.unsafeGetTensorImpl());
+    }
+    (void)arg;
+  }
+
+  void host_tensor(c10::IValue& v, size_t arg) {
+    const at::Tensor& t = v.toTensor();
+    const bool uploads = std::find(host_args_.begin(), host_args_.end(), static_cast<int>(arg)) != host_args_.end();
+    const bool written = std::find(form_.mutated.begin(), form_.mutated.end(), static_cast<int>(arg)) != form_.mutated.end();
+    if (uploads && t.is_cpu()) {
+      v = t.to(c10::Device(c10::kPrivateUse1, static_cast<c10::DeviceIndex>(in_.device < 0 ? runtime::current_device() : in_.device)));
+      in_.add_tensor(*v.toTensor().unsafeGetTensorImpl());
+      return;
+    }
+    if (!t.is_cpu() || t.dim() != 0 || written) mixed_devices(in_, t);
+    in_.key.word(uint64_t{kHostScalar} | static_cast<uint64_t>(t.scalar_type()) << 8 |
+                 static_cast<uint64_t>(t.unsafeGetTensorImpl()->is_wrapped_number()) << 16);
+  }
+
+  exec::Inputs& in_;
+  const exec::Form& form_;
+  const std::vector<int>& host_args_;
+};
+
+// "self f32[4, 4], other f32[4, 4] strides [1, 4]": what the key holds, for the compile log.
+std::vector<std::string> describe(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+  std::vector<std::string> out;
+  const auto& args = op.schema().arguments();
+  const size_t first = stack.size() - args.size();
+  for (size_t i = 0; i < args.size(); ++i) {
+    std::ostringstream s;
+    s << args[i].name() << " ";
+    const c10::IValue& v = stack[first + i];
+    if (v.isTensor() && v.toTensor().defined()) {
+      const at::Tensor& t = v.toTensor();
+      s << t.scalar_type() << t.sizes();
+      if (!t.is_contiguous()) s << " strides " << t.strides();
+      if (t.storage_offset()) s << " offset " << t.storage_offset();
+    } else if (v.isTensorList()) {
+      s << "list of " << v.toTensorList().size();
+      for (const at::Tensor& t : v.toTensorVector()) s << " " << t.scalar_type() << t.sizes();
+    } else if (v.isScalar() || v.isIntList() || v.isString()) {
+      s << v;
+    }
+    out.push_back(s.str());
+  }
+  return out;
+}
+
+}  // namespace
+
+compile::Cache<exec::Program>& programs() {
+  static auto& cache = *new compile::Cache<exec::Program>;
+  return cache;
+}
+
+namespace {
+
+// Inputs that no call on this thread uses now.
+std::vector<std::unique_ptr<exec::Inputs>>& spare_inputs() {
+  thread_local std::vector<std::unique_ptr<exec::Inputs>> spare;
+  return spare;
+}
+
+}  // namespace
+
+InputsScope::InputsScope() {
+  auto& spare = spare_inputs();
+  if (spare.empty()) spare.push_back(std::make_unique<exec::Inputs>());
+  inputs_ = spare.back().release();
+  spare.pop_back();
+  inputs_->clear();
+}
+
+InputsScope::~InputsScope() { spare_inputs().emplace_back(inputs_); }
+
+void add_arguments(exec::Inputs& inputs, const c10::OperatorHandle& op, const exec::Form& form, torch::jit::Stack& stack,
+                   const std::vector<int>& host_args) {
+  const size_t n = op.schema().arguments().size(), first = stack.size() - n;
+  KeyMaker maker(inputs, form, host_args);
+  for (size_t i = 0; i < n; ++i) maker.add(stack[first + i], i);
+}
+
+torch::jit::Stack meta_arguments(exec::Lowering& lowering, const exec::Inputs& inputs, const torch::jit::Stack& stack, size_t n_args) {
+  const size_t first = stack.size() - n_args;
+  // A cell that was never written takes the dtype of the first tensor that shows it.
+  std::vector<c10::ScalarType> dtypes(inputs.cells.size(), c10::ScalarType::Byte);
+  std::vector<bool> seen(inputs.cells.size(), false);
+  const auto cell_index = [&](const at::Tensor& t) {
+    const runtime::Cell* cell = runtime::Cell::of(*t.unsafeGetTensorImpl());
+    return static_cast<size_t>(std::find(inputs.cells.begin(), inputs.cells.end(), cell) - inputs.cells.begin());
+  };
+  const auto visit = [&](const at::Tensor& t) {
+    if (!t.defined() || !t.is_privateuseone()) return;
+    const size_t i = cell_index(t);
+    if (!seen[i]) seen[i] = true, dtypes[i] = t.scalar_type();
+  };
+  const auto each = [](const c10::IValue& v, const auto& f) {
+    if (v.isTensor()) f(v.toTensor());
+    else if (v.isList())
+      for (const c10::IValue& item : v.toListRef())
+        if (item.isTensor()) f(item.toTensor());
+  };
+  for (size_t i = first; i < stack.size(); ++i) each(stack[i], visit);
+  for (size_t i = 0; i < inputs.cells.size(); ++i) lowering.add_cell(inputs.types[i], inputs.cells[i]->nbytes(), dtypes[i]);
+
+  const auto to_meta = [&](const at::Tensor& t, int arg) -> at::Tensor {
+    if (!t.defined()) return t;
+    if (t.is_privateuseone()) return lowering.tensor(static_cast<int>(cell_index(t)), *t.unsafeGetTensorImpl());
+    return lowering.number(t, {arg, -1});
+  };
+  torch::jit::Stack out;
+  for (size_t i = 0; i < n_args; ++i) {
+    const c10::IValue& v = stack[first + i];
+    const int arg = static_cast<int>(i);
+    if (v.isTensor()) {
+      out.push_back(to_meta(v.toTensor(), arg));
+    } else if (v.isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (const at::Tensor& t : v.toTensorVector()) list.push_back(to_meta(t, arg));
+      out.push_back(list);
+    } else if (v.isOptionalTensorList()) {
+      c10::List<std::optional<at::Tensor>> list;
+      for (const std::optional<at::Tensor>& t : v.toOptionalTensorVector())
+        list.push_back(t && t->defined() ? std::optional<at::Tensor>(to_meta(*t, arg)) : std::nullopt);
+      out.push_back(list);
+    } else if (v.isGenerator()) {
+      out.push_back(c10::IValue());
+    } else if (v.isDevice()) {
+      out.push_back(c10::Device(c10::kMeta));
+    } else {
+      out.push_back(v);
+    }
+  }
+  return out;
+}
+
+std::string miss_reason(const void* op, const exec::Inputs&, const c10::OperatorHandle& handle, const torch::jit::Stack& stack) {
+  static std::mutex& mutex = *new std::mutex;
+  static auto& last = *new std::unordered_map<const void*, std::vector<std::string>>;
+  std::vector<std::string> now = describe(handle, stack);
+  const std::lock_guard lock(mutex);
+  std::vector<std::string>& before = last[op];
+  std::string reason = before.empty() ? "first call" : "";
+  for (size_t i = 0; i < before.size() && i < now.size(); ++i)
+    if (before[i] != now[i]) reason += str(reason.empty() ? "" : "; ", now[i], " (was ", before[i].substr(before[i].find(' ') + 1), ")");
+  if (reason.empty()) reason = "same arguments, but how their storages hold or share them differs";
+  before = std::move(now);
+  return reason;
+}
+
+OpKernel::OpKernel(const c10::OperatorHandle& op, exec::Form form, std::vector<int> host_args)
+    : form_(std::move(form)), host_args_(std::move(host_args)), name_(c10::toString(op.operator_name())),
+      n_args_(op.schema().arguments().size()) {}
+
+std::unique_ptr<exec::Program> OpKernel::compile(const c10::OperatorHandle& op, const exec::Inputs& inputs, const torch::jit::Stack& stack) {
+  exec::Lowering lowering(name_);
+  const torch::jit::Stack arguments = meta_arguments(lowering, inputs, stack, n_args_);
+  torch::jit::Stack returns = arguments;
+  lowering.call(op, form_, returns, true);
+  const torch::jit::Stack originals(stack.end() - static_cast<std::ptrdiff_t>(n_args_), stack.end());
+  return lowering.finish(returns, arguments, originals, [&](std::string_view text, std::vector<pjrt::TensorType> params) {
+    compile::CompileRecord record;
+    record.what = name_;
+    record.reason = miss_reason(this, inputs, op, stack);
+    return compile::compile(runtime::client(), runtime::config().compile_overrides, text, std::move(params), std::move(record));
+  });
+}
+
+const exec::Program& OpKernel::program(const c10::OperatorHandle& op, exec::Inputs& inputs, torch::jit::Stack& stack) {
+  inputs.key.word(this);
+  add_arguments(inputs, op, form_, stack, host_args_);
+  const uint64_t hash = inputs.key.hash();
+  if (const exec::Program* p = programs().find(inputs.key.words(), hash)) [[likely]] {
+    compile::Stats::get().hits.fetch_add(1, std::memory_order_relaxed);
+    return *p;
+  }
+  return *programs().insert(inputs.key.words(), hash, compile(op, inputs, stack));
+}
+
+void OpKernel::call(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+  InputsScope scope;
+  try {
+    const exec::Program& p = program(op, *scope, stack);
+    exec::run(p, *scope, stack, n_args_);
+  } catch (const Error& e) {
+    runtime::rethrow(e);
+  }
+}
+
+}  // namespace tpj::eager

@@ -1,0 +1,40 @@
+// The inputs of one call as the key and the run see them: distinct cells, in order of appearance.
+#pragma once
+
+#include <ATen/core/ivalue.h>
+
+#include <vector>
+
+#include "compile/key.h"
+#include "exec/program.h"
+#include "runtime/cell.h"
+
+namespace tpj::exec {
+
+// Reused from call to call by its thread.
+struct Inputs {
+  compile::KeyBuilder key;
+  std::vector<runtime::Cell*> cells;
+  std::vector<const BufferType*> types;  // of each cell when it was first seen; null: never written
+  int device = -1;                       // of all cells; -1 while there is none
+
+  void clear() {
+    key.clear();
+    cells.clear();
+    types.clear();
+    lookup_.clear();
+    device = -1;
+  }
+
+  // Appends everything the program depends on of this device tensor; returns its cell's index.
+  int add_tensor(const c10::TensorImpl& t);
+
+ private:
+  int add_cell(runtime::Cell* cell);
+  std::vector<std::pair<runtime::Cell*, int>> lookup_;  // open addressing, only for many cells
+};
+
+// A number or CPU 0-d tensor as a scalar of `dtype`: a cached buffer. Throws PyTorch's overflow error when it does not fit.
+runtime::BufferRef number_buffer(const c10::IValue& value, DType dtype, int device);
+
+}  // namespace tpj::exec

@@ -1,0 +1,91 @@
+// Turns operator calls into one StableHLO module. Calls are executed on meta tensors (PyTorch says what the results look like and
+// words the errors) while their values are built symbolically: a meta storage stands for a cell, so views, in-place and out=
+// forms need no code of their own here.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <unordered_map>
+
+#include "exec/program.h"
+#include "exec/views.h"
+#include "lower/row.h"
+
+namespace tpj::exec {
+
+// How a row applies to one overload: derived from the schemas once, at registration.
+struct Form {
+  const lower::Row* row = nullptr;
+  std::vector<int> mutated;        // positions of arguments that the call writes, in order
+  std::vector<bool> is_number;     // per argument: Scalar, float or a list of Scalars
+  std::vector<bool> is_static;     // numbers that are part of the key
+  std::vector<std::vector<double>> special;  // numbers that are part of the key when equal to one of these
+  std::optional<c10::OperatorHandle> meta;   // whose meta kernel to ask, when not the operator's own
+};
+
+// Is this number part of the key, given the form?
+bool is_known(const Form& form, size_t arg, const c10::IValue& value);
+
+class Lowering {
+ public:
+  explicit Lowering(std::string name) : name_(std::move(name)) {}
+
+  // ---- inputs, in the order of the call's distinct cells. `type` is null for a cell that was never written.
+  int add_cell(const BufferType* type, size_t nbytes, c10::ScalarType fallback_dtype);
+  // A meta tensor that stands for a view of a cell.
+  at::Tensor tensor(int cell, const c10::TensorImpl& like);
+  // Notes that this CPU 0-d tensor is an argument whose value is an input; returns what stands for it.
+  at::Tensor number(const at::Tensor& cpu, ArgPath path);
+
+  // Runs one call: `stack` holds the arguments (meta tensors instead of device tensors) and gets the returns.
+  // `numbers_are_inputs`: unknown numbers become parameters named by their path; else they are constants.
+  void call(const c10::OperatorHandle& op, const Form& form, torch::jit::Stack& stack, bool numbers_are_inputs);
+
+  // After the last call: `returns` are the meta values to return, `arguments` the meta arguments of the outermost call (to recognise
+  // what is returned as it came and what was resized).
+  std::unique_ptr<Program> finish(const torch::jit::Stack& returns, const torch::jit::Stack& arguments,
+                                  const torch::jit::Stack& originals, std::function<std::unique_ptr<pjrt::Executable>(
+                                      std::string_view text, std::vector<pjrt::TensorType> params)> compile);
+
+  const std::string& text() const { return text_; }
+
+ private:
+  struct SymbolicCell {
+    const BufferType* type = nullptr;  // natural type of the input
+    size_t nbytes = 0;
+    c10::ScalarType fallback_dtype;
+    bool is_input = false;
+    Value parameter;  // made at the first read
+    Value current;    // empty: the parameter, or undefined
+    bool written = false;
+  };
+
+  SymbolicCell& cell_of(const at::Tensor& meta);
+  Value base_value(SymbolicCell& cell);
+  Value read(const at::Tensor& meta);
+  void write(const at::Tensor& meta, const Value& value);
+  Value number_parameter(ArgPath path, DType dtype);
+  lower::Arg make_arg(const c10::IValue& value, const Form& form, size_t arg, int item, bool numbers_are_inputs);
+  lower::Arg make_number(const c10::IValue& value, const Form& form, size_t arg, int item, bool numbers_are_inputs);
+  Result make_result(const c10::IValue& value, const torch::jit::Stack& arguments);
+  int output_of(int cell);
+
+  std::string name_;
+  std::string text_;
+  hlo::Builder b_;
+  std::vector<SymbolicCell> cells_;
+  std::unordered_map<const c10::StorageImpl*, int> by_storage_;
+  std::vector<at::Tensor> keep_alive_;  // meta tensors whose storages are keys above
+  std::unordered_map<const c10::StorageImpl*, std::pair<ArgPath, c10::ScalarType>> scalar_tensors_;
+  std::map<std::pair<ArgPath, DType>, Value> number_params_;
+  Value rng_;
+  uint64_t counters_ = 0;
+  hlo::Values outputs_;
+  std::vector<int> output_cells_;
+};
+
+}  // namespace tpj::exec

@@ -1,0 +1,281 @@
+#include "exec/views.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+namespace tpj::exec {
+namespace {
+
+// The view's dimensions that move through the base, by stride, smallest first.
+std::vector<int> moving_dims(const View& v) {
+  std::vector<int> dims;
+  for (size_t i = 0; i < v.sizes.size(); ++i)
+    if (v.sizes[i] != 1 && v.strides[i] != 0) dims.push_back(static_cast<int>(i));
+  std::stable_sort(dims.begin(), dims.end(), [&](int a, int b) {
+    return v.strides[static_cast<size_t>(a)] < v.strides[static_cast<size_t>(b)];
+  });
+  return dims;
+}
+
+// Row-major strides of `dims` with the total size: the places where the base may be cut, ascending.
+std::vector<int64_t> cuts(const Dims& dims) {
+  std::vector<int64_t> s;
+  int64_t stride = 1;
+  for (size_t i = dims.size(); i-- > 0;) {
+    stride *= dims[i];
+    if (stride > (s.empty() ? 1 : s.back())) s.push_back(stride);
+  }
+  return s;
+}
+
+// The base padded with zeros to `numel` elements and reshaped.
+Value fit(Builder& b, const Value& base, const Dims& dims) {
+  const int64_t have = base.type.numel(), want = hlo::numel(dims);
+  if (have >= want) {
+    const Value flat = have == want ? base : b.slice(b.reshape(base, {have}), {0}, {want}, {1});
+    return b.reshape(flat, dims);
+  }
+  const Value flat = b.reshape(base, {have});
+  return b.reshape(b.pad(flat, b.constant({base.dtype(), {}}, 0), {0}, {want - have}, {0}), dims);
+}
+
+Dims extents(const std::vector<Axis>& frame) {
+  Dims d;
+  for (const Axis& a : frame) d.push_back(a.extent);
+  return d;
+}
+
+// Flat positions of the view's elements, in the view's sizes.
+Value positions(Builder& b, const View& v) {
+  const Type t{DType::I64, v.sizes};
+  Value at = b.constant(t, v.offset);
+  for (size_t i = 0; i < v.sizes.size(); ++i)
+    if (v.sizes[i] != 1 && v.strides[i] != 0)
+      at = b.add(at, b.mul(b.iota(t, static_cast<int64_t>(i)), b.constant(t, v.strides[i])));
+  return at;
+}
+
+// Elements a flat base must have for the view to stay inside.
+int64_t reach(const View& v) {
+  int64_t last = v.offset;
+  for (size_t i = 0; i < v.sizes.size(); ++i) last += (v.sizes[i] - 1) * v.strides[i];
+  return last + 1;
+}
+
+// The order of the frame's moving axes in the view: axes outermost first -> view dimensions.
+Dims view_dims(const std::vector<Axis>& frame) {
+  Dims d;
+  for (const Axis& a : frame)
+    if (a.view_dim >= 0) d.push_back(a.view_dim);
+  return d;
+}
+
+// Positions of `dims` in ascending order: transposing by it sorts them.
+Dims sorting(const Dims& dims) {
+  Dims order(dims.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(), [&](int64_t a, int64_t c) { return dims[static_cast<size_t>(a)] < dims[static_cast<size_t>(c)]; });
+  return order;
+}
+
+Dims inverse(const Dims& permutation) {
+  Dims inv(permutation.size());
+  for (size_t i = 0; i < permutation.size(); ++i) inv[static_cast<size_t>(permutation[i])] = static_cast<int64_t>(i);
+  return inv;
+}
+
+}  // namespace
+
+std::optional<std::vector<Axis>> find_frame(const View& v, const Dims& base) {
+  const std::vector<int> moving = moving_dims(v);
+  const std::vector<int64_t> bounds = cuts(base);
+  const int64_t total = hlo::numel(base);
+  std::vector<Axis> axes;  // innermost first
+  int64_t g = 1;           // elements of one step of the next axis
+  const auto stand_still = [&](int64_t limit, int64_t divides) {
+    for (int64_t s : bounds)
+      if (s > g && s <= limit && s % g == 0 && divides % s == 0) {
+        const int64_t extent = s / g;
+        axes.push_back({extent, v.offset / g % extent, 1, 1, -1});
+        g = s;
+      }
+  };
+  for (size_t k = 0; k < moving.size(); ++k) {
+    const auto dim = static_cast<size_t>(moving[k]);
+    const int64_t stride = v.strides[dim], n = v.sizes[dim];
+    if (stride % g != 0) return std::nullopt;
+    stand_still(stride, stride);
+    const int64_t step = stride / g;
+    const bool last = k + 1 == moving.size();
+    const int64_t next = last ? 0 : v.strides[static_cast<size_t>(moving[k + 1])];
+    int64_t chosen = 0;
+    const auto fits = [&](int64_t s) { return s > g && s % g == 0 && v.offset / g % (s / g) + (n - 1) * step < s / g; };
+    for (int64_t s : bounds)
+      if ((last || (next % s == 0 && s <= next)) && fits(s)) {
+        chosen = s;
+        break;
+      }
+    if (chosen == 0 && !last && fits(next)) chosen = next;
+    if (chosen == 0 && last) chosen = g * std::max((total + g - 1) / g, v.offset / g + (n - 1) * step + 1);
+    if (chosen == 0) return std::nullopt;
+    const int64_t extent = chosen / g;
+    axes.push_back({extent, v.offset / g % extent, n, step, moving[k]});
+    g = chosen;
+  }
+  stand_still(total, total);
+  if (g < total || v.offset / g > 0) {
+    const int64_t extent = std::max((total + g - 1) / g, v.offset / g + 1);
+    axes.push_back({extent, v.offset / g, 1, 1, -1});
+  }
+  std::reverse(axes.begin(), axes.end());
+  return axes;
+}
+
+bool covers(const View& v, int64_t numel) {
+  if (v.offset != 0 || hlo::numel(v.sizes) != numel) return false;
+  int64_t expected = 1;
+  for (int dim : moving_dims(v)) {
+    if (v.strides[static_cast<size_t>(dim)] != expected) return false;
+    expected *= v.sizes[static_cast<size_t>(dim)];
+  }
+  return expected == numel;
+}
+
+Value read_view(Builder& b, const Value& typed_base, const View& v) {
+  const int64_t n = hlo::numel(v.sizes);
+  if (n == 0) return b.constant(v.type(), 0);
+  const Value base = view_as(b, typed_base, v.dtype);
+  const auto frame = find_frame(v, base.dims());
+  if (!frame) {
+    const Value flat = fit(b, base, {std::max(base.type.numel(), reach(v))});
+    hlo::GatherDims dims;
+    dims.collapsed = {0};
+    dims.start_index_map = {0};
+    dims.index_vector_dim = static_cast<int64_t>(v.sizes.size());
+    dims.slice_sizes = {1};
+    return b.gather(flat, positions(b, v), dims, v.sizes);
+  }
+  Value x = fit(b, base, extents(*frame));
+  Dims start, limit, step, taken;
+  for (const Axis& a : *frame) {
+    start.push_back(a.start);
+    limit.push_back(a.start + (a.count - 1) * a.step + 1);
+    step.push_back(a.step);
+    if (a.view_dim >= 0) taken.push_back(a.count);
+  }
+  x = b.reshape(b.slice(x, start, limit, step), taken);
+  const Dims at = view_dims(*frame);
+  if (hlo::numel(taken) != n) return b.broadcast_in_dim(x, v.sizes, at);  // stride 0 repeats
+  return b.reshape(b.transpose(x, sorting(at)), v.sizes);
+}
+
+Value write_view(Builder& b, const Value& typed_base, const View& v, const Value& value) {
+  if (hlo::numel(v.sizes) == 0) return typed_base;
+  const Value base = view_as(b, typed_base, v.dtype);
+  const int64_t total = base.type.numel();
+  const auto frame = find_frame(v, base.dims());
+  if (!frame) {
+    const Value flat = fit(b, base, {std::max(total, reach(v))});
+    hlo::ScatterDims dims;
+    dims.inserted_window = {0};
+    dims.scatter_to_operand = {0};
+    dims.index_vector_dim = static_cast<int64_t>(v.sizes.size());
+    const Value out = b.scatter(flat, positions(b, v), value, dims, [](const hlo::Values& a) { return hlo::Values{a[1]}; });
+    return out.type.numel() == total ? b.reshape(out, base.dims()) : out;
+  }
+  // The value in the frame's order, with 1 where the view stands still.
+  Dims moving, counts, low, high, interior;
+  bool strided = false;
+  for (const Axis& a : *frame) {
+    if (a.view_dim >= 0) moving.push_back(a.count);
+    counts.push_back(a.count);
+    low.push_back(a.start);
+    high.push_back(a.extent - a.start - (a.count - 1) * a.step - 1);
+    interior.push_back(a.count > 1 ? a.step - 1 : 0);
+    strided |= interior.back() > 0;
+  }
+  const Dims order = sorting(view_dims(*frame));  // frame order -> view order
+  Dims in_view_order;
+  for (int64_t i : order) in_view_order.push_back(moving[static_cast<size_t>(i)]);
+  const Value update = b.reshape(b.transpose(b.reshape(value, in_view_order), inverse(order)), counts);
+  const Dims frame_dims = extents(*frame);
+  const Value x = fit(b, base, frame_dims);
+  Value out;
+  if (strided) {
+    const Value padded = b.pad(update, b.constant({v.dtype, {}}, 0), low, high, interior);
+    const Value taken = b.pad(b.constant({DType::Bool, counts}, true), b.constant({DType::Bool, {}}, false), low, high, interior);
+    out = b.select(taken, padded, x);
+  } else {
+    hlo::Values start;
+    for (int64_t s : low) start.push_back(b.constant({DType::I32, {}}, s));
+    out = b.dynamic_update_slice(x, update, start);
+  }
+  return hlo::numel(frame_dims) == total ? b.reshape(out, base.dims()) : b.reshape(out, {hlo::numel(frame_dims)});
+}
+
+Value to_storage_order(Builder& b, const View& v, const Value& value) {
+  // Sizes of 1 have arbitrary strides: they keep their place, the others are sorted around them.
+  Dims big;
+  for (size_t i = 0; i < v.sizes.size(); ++i)
+    if (v.sizes[i] != 1) big.push_back(static_cast<int64_t>(i));
+  std::stable_sort(big.begin(), big.end(), [&](int64_t x, int64_t y) {
+    return v.strides[static_cast<size_t>(x)] > v.strides[static_cast<size_t>(y)];
+  });
+  Dims order(v.sizes.size());
+  size_t next = 0;
+  for (size_t i = 0; i < v.sizes.size(); ++i) order[i] = v.sizes[i] == 1 ? static_cast<int64_t>(i) : big[next++];
+  return b.transpose(value, order);
+}
+
+Value view_as(Builder& b, const Value& base, DType dtype) {
+  const DType from = base.dtype();
+  if (from == dtype) return base;
+  // bool is not a bit pattern in StableHLO: it goes through uint8.
+  if (is_bool(from)) return view_as(b, b.convert(base, DType::U8), dtype);
+  if (is_bool(dtype)) {
+    const Value bytes = view_as(b, base, DType::U8);
+    return b.compare(hlo::Cmp::NE, bytes, b.constant(bytes.type, 0));
+  }
+  Dims dims = base.dims();
+  if (dims.empty()) dims = {1};
+  const int64_t last = dims.back();
+  if (is_complex(from)) {
+    Dims pair = dims;
+    pair.push_back(1);
+    const Value x = b.reshape(base, dims);
+    const Value parts = b.concatenate({b.reshape(b.real(x), pair), b.reshape(b.imag(x), pair)}, static_cast<int64_t>(dims.size()));
+    dims.back() = 2 * last;
+    return view_as(b, b.reshape(parts, dims), dtype);
+  }
+  if (is_complex(dtype)) {
+    const Value parts = view_as(b, base, real_of(dtype));
+    Dims pair = parts.dims();
+    TPJ_ASSERT(parts.type.numel() % 2 == 0, "complex view of an odd number of elements");
+    if (pair.back() % 2 != 0) pair = {parts.type.numel()};
+    pair.back() /= 2;
+    pair.push_back(2);
+    const Value x = b.reshape(parts, pair);
+    const auto split = static_cast<int64_t>(pair.size()) - 1;
+    const Dims out(pair.begin(), pair.end() - 1);
+    return b.complex(b.reshape(b.slice_dim(x, split, 0, 1), out), b.reshape(b.slice_dim(x, split, 1, 2), out));
+  }
+  const auto have = static_cast<int64_t>(size_of(from)), want = static_cast<int64_t>(size_of(dtype));
+  const Value x = b.reshape(base, dims);
+  if (have == want) return b.bitcast(x, {dtype, dims});
+  if (have > want) {
+    Dims split = dims;
+    split.push_back(have / want);
+    dims.back() = last * (have / want);
+    return b.reshape(b.bitcast(x, {dtype, split}), dims);
+  }
+  const int64_t ratio = want / have;
+  if (last % ratio != 0) dims = {(hlo::numel(dims) + ratio - 1) / ratio * ratio};
+  Dims split = dims;
+  split.back() /= ratio;
+  const Dims out = split;
+  split.push_back(ratio);
+  return b.bitcast(fit(b, x, split), {dtype, out});
+}
+
+}  // namespace tpj::exec

@@ -1,0 +1,57 @@
+// A row is one operator: its ATen name, one lowering function, options. The table of rows is all that the project knows of
+// operators; registration, in-place, out= and foreach forms, keys, tests and the reference page are derived from it.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lower/call.h"
+
+namespace tpj::lower {
+
+// Returns the fresh results of the schema in order, then the new value of each mutated argument (in schema order, or in the
+// order of Options::mutates). A default-constructed Value leaves that argument as it was.
+using LowerFn = Values (*)(Call&);
+
+struct Row {
+  struct Options {
+    // Arguments (by schema name) whose numbers are part of the key. All other numbers are inputs of the program.
+    std::vector<std::string_view> statics = {};
+    // Values of a number for which the program is another one; any other value is an input.
+    std::vector<std::pair<std::string_view, std::vector<double>>> special = {};
+    // Arguments that the operator writes although its schema does not say so.
+    std::vector<std::string_view> mutates = {};
+    // Operator (same arguments) whose meta kernel describes the results, where this one has none.
+    std::string_view meta = {};
+    // Not registered with PyTorch: the runtime itself calls it (copies).
+    bool internal = false;
+  };
+
+  std::string_view name;  // functional schema name with overload, without "aten::": "add.Tensor", "relu"
+  LowerFn lower;
+  Options options = {};
+};
+
+// Every row, ordered by name. A duplicate is an error at load.
+std::span<const Row> rows();
+// nullptr when there is none.
+const Row* find_row(std::string_view name);
+
+// The families; each lives in the source file of its name, alphabetical inside.
+std::vector<Row> activation_rows();
+std::vector<Row> conv_pool_rows();
+std::vector<Row> foreach_optim_rows();
+std::vector<Row> index_rows();
+std::vector<Row> loss_rows();
+std::vector<Row> matmul_rows();
+std::vector<Row> norm_loss_rows();
+std::vector<Row> pointwise_rows();
+std::vector<Row> random_rows();
+std::vector<Row> reduce_rows();
+std::vector<Row> sort_scan_rows();
+std::vector<Row> unary_rows();
+std::vector<Row> view_copy_rows();
+
+}  // namespace tpj::lower

@@ -1,0 +1,54 @@
+#include "runtime/cell.h"
+
+#include <c10/util/Exception.h>
+
+namespace tpj::runtime {
+namespace {
+
+void delete_cell(void* cell) { delete static_cast<Cell*>(cell); }
+
+void account(int device, int64_t bytes) {
+  StorageAccount& a = StorageAccount::get(device);
+  const int64_t now = a.current.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  (bytes >= 0 ? a.total_allocated : a.total_freed).fetch_add(bytes >= 0 ? bytes : -bytes, std::memory_order_relaxed);
+  int64_t peak = a.peak.load(std::memory_order_relaxed);
+  while (now > peak && !a.peak.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
+  }
+}
+
+}  // namespace
+
+StorageAccount& StorageAccount::get(int device) {
+  static auto& accounts = *new std::array<StorageAccount, Ledger::kMaxDevices>;
+  return accounts[static_cast<size_t>(device)];
+}
+
+Cell::Cell(int device, size_t nbytes) : nbytes_(nbytes), device_(device) {
+  account(device, static_cast<int64_t>(nbytes));
+  StorageAccount::get(device).count.fetch_add(1, std::memory_order_relaxed);
+  StorageAccount::get(device).total_count.fetch_add(1, std::memory_order_relaxed);
+}
+
+Cell::~Cell() {
+  account(device_, -static_cast<int64_t>(nbytes_));
+  StorageAccount::get(device_).count.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void Cell::set_nbytes(size_t nbytes) {
+  account(device_, static_cast<int64_t>(nbytes) - static_cast<int64_t>(nbytes_));
+  nbytes_ = nbytes;
+}
+
+Cell* Cell::of(const c10::StorageImpl& storage) {
+  const c10::DataPtr& ptr = storage.data_ptr();
+  TORCH_CHECK(ptr.get_deleter() == &delete_cell, "this storage was not made by the ", storage.device(), " device's allocator");
+  return static_cast<Cell*>(ptr.get_context());
+}
+
+c10::DataPtr Cell::make(int device, size_t nbytes, BufferRef buffer) {
+  auto* cell = new Cell(device, nbytes);
+  if (buffer) cell->store(std::move(buffer));
+  return {cell, cell, &delete_cell, c10::Device(c10::kPrivateUse1, static_cast<c10::DeviceIndex>(device))};
+}
+
+}  // namespace tpj::runtime

@@ -1,0 +1,62 @@
+// What a storage on our device holds: one current buffer, or nothing yet.
+//
+// Invariant: the buffer's elements in row-major order are the storage's bytes from the start. They may be fewer than nbytes
+// (a storage that grew) when the buffer is read as if zeros followed. data_ptr() of a tensor is the cell's address plus the
+// offset: an identity, not memory.
+#pragma once
+
+#include <c10/core/Storage.h>
+
+#include "runtime/buffer.h"
+
+namespace tpj::runtime {
+
+class Cell {
+ public:
+  Cell(int device, size_t nbytes);
+  ~Cell();
+  Cell(const Cell&) = delete;
+  Cell& operator=(const Cell&) = delete;
+
+  int device() const { return device_; }
+  size_t nbytes() const { return nbytes_; }
+  void set_nbytes(size_t nbytes);
+
+  // The current buffer, or null when nothing was ever written.
+  BufferRef load() const {
+    const std::lock_guard lock(lock_);
+    return buffer_;
+  }
+  void store(BufferRef buffer) {
+    {
+      const std::lock_guard lock(lock_);
+      buffer_.swap(buffer);
+    }  // the old one is released outside the lock
+  }
+  // The buffer's type without holding it; null when nothing was written.
+  const BufferType* type() const {
+    const std::lock_guard lock(lock_);
+    return buffer_ ? buffer_->type() : nullptr;
+  }
+
+  // The cell of a storage on our device. Throws for a storage that another library made.
+  static Cell* of(const c10::StorageImpl& storage);
+  static Cell* of(const c10::TensorImpl& tensor) { return of(*tensor.unsafe_storage().unsafeGetStorageImpl()); }
+
+  // A storage's owner of a new cell.
+  static c10::DataPtr make(int device, size_t nbytes, BufferRef buffer = {});
+
+ private:
+  mutable SpinLock lock_;
+  BufferRef buffer_;
+  size_t nbytes_;
+  int device_;
+};
+
+// Bytes of all storages, per device: what torch.accelerator.memory_allocated() reports (the ledger has what buffers really take).
+struct StorageAccount {
+  std::atomic<int64_t> current{0}, peak{0}, total_allocated{0}, total_freed{0}, count{0}, total_count{0};
+  static StorageAccount& get(int device);
+};
+
+}  // namespace tpj::runtime

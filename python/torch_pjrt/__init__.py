@@ -1,0 +1,163 @@
+"""torch_pjrt: any chip with a PJRT plugin as a native PyTorch device.
+
+Importing torch is enough: the device is registered through PyTorch's autoload. This module has the
+tools around it: statistics, the compile log, switches.
+
+Example:
+    >>> import torch
+    >>> (torch.ones(2, 2, device="pjrt") @ torch.ones(2, 2, device="pjrt")).sum().item()
+    8.0
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "compile_log",
+    "device_name",
+    "fallbacks",
+    "no_compile",
+    "reset_stats",
+    "set_flag",
+    "stats",
+    "versions",
+]
+
+_registered = False
+
+
+def _autoload() -> None:
+    """Entry point of PyTorch's ``torch.backends``: registers the device. Loads no plugin."""
+    global _registered
+    if _registered:
+        return
+    _registered = True
+
+    import torch
+
+    from torch_pjrt import _C, _discovery, device
+
+    spec = _discovery.choose()
+    name = os.environ.get("TORCH_PJRT_DEVICE_NAME") or spec.device_name
+    for variable, value in spec.environment.items():
+        os.environ.setdefault(variable, value)
+    _C.register(
+        {
+            "device_name": name,
+            "spec_name": spec.name,
+            "path": spec.library or "",
+            "missing": "" if spec.library else f"device '{name}': {spec.missing}",
+            "create_options": dict(spec.create_options),
+            "compile_overrides": dict(spec.compile_overrides),
+            "caps": dict(spec.capabilities),
+        }
+    )
+    device._name = name
+    torch.utils.rename_privateuse1_backend(name)
+    torch._register_device_module(name, device)
+    torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
+
+
+def device_name() -> str:
+    """The device type of this process, for example ``"pjrt"``."""
+    import torch
+
+    return torch._C._get_privateuse1_backend_name()
+
+
+def stats() -> dict[str, Any]:
+    """Counters since the start or the last ``reset_stats()``.
+
+    Returns:
+        ``compiles``, ``hits`` (calls served by a cached program), ``compile_seconds``, ``programs`` (in
+        the cache), ``fallbacks`` (calls that ran on the CPU), ``live_bytes``, ``peak_bytes`` and
+        ``live_buffers`` (over all devices).
+    """
+    from torch_pjrt import _C
+
+    return _C.stats()
+
+
+def reset_stats() -> None:
+    """Zeroes the counters, the fallback table and the compile log; the cache keeps its programs."""
+    from torch_pjrt import _C
+
+    _C.reset_stats()
+
+
+def fallbacks() -> dict[str, int]:
+    """Operator -> number of calls that ran on the CPU because the device has no program for it."""
+    from torch_pjrt import _C
+
+    return _C.fallbacks()
+
+
+def compile_log() -> list[dict[str, Any]]:
+    """Every compile, oldest first: ``operator``, ``reason`` (which part of the key was new), ``where``
+    (the user's line, ``"file.py:12"``), ``seconds``.
+    """
+    from torch_pjrt import _C
+
+    return _C.compile_log()
+
+
+@contextlib.contextmanager
+def no_compile() -> Iterator[None]:
+    """Inside, a compile is a RuntimeError that names operator, reason and line. For after the warm-up.
+
+    Example:
+        >>> with torch_pjrt.no_compile():
+        ...     train_step(batch)
+    """
+    from torch_pjrt import _C
+
+    _C.forbid_compile(1)
+    try:
+        yield
+    finally:
+        _C.forbid_compile(-1)
+
+
+def set_flag(name: str, value: str) -> None:
+    """Changes a switch (``FALLBACK``, ``EAGER``) as ``TORCH_PJRT_<name>`` would.
+
+    Raises:
+        ValueError: unknown name, or a value that does not parse.
+    """
+    from torch_pjrt import _C
+
+    _C.set_flag(name, value)
+
+
+def versions() -> dict[str, Any]:
+    """``torch_pjrt``, ``torch``, ``python``, and of the plugin: ``plugin``, ``path``, ``platform``,
+    ``platform_version``, ``api_minor``, ``devices``. Loads the plugin.
+    """
+    import torch
+
+    from torch_pjrt import _C
+
+    about = _C.describe()
+    about.pop("capabilities")
+    return {
+        "torch_pjrt": __version__,
+        "torch": torch.__version__,
+        "python": sys.version.split()[0],
+        "api": f"0.{about['api_minor']}",
+        **about,
+    }
+
+
+# `import torch_pjrt` before torch: importing torch loads this package's entry point in turn.
+import torch as _torch  # noqa: E402
+
+if os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD", "1") == "0":
+    _autoload()
+del _torch

@@ -1,0 +1,294 @@
+"""A wrong call raises what the same call raises on the CPU, and never ends the process."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from types import ModuleType
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+Make = Callable[..., Tensor]
+Call = Callable[[Make], object]
+
+
+def maker(device: torch.device | str) -> Make:
+    """Ones of a shape on the device."""
+
+    def make(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+        return torch.ones(shape, dtype=dtype, device=device)
+
+    return make
+
+
+MISTAKES: dict[str, Call] = {
+    "add of shapes that do not broadcast": lambda t: t(2, 3) + t(4),
+    "add_ to a smaller tensor": lambda t: t(3).add_(t(2, 3)),
+    "mm of wrong inner sizes": lambda t: t(2, 3) @ t(4, 5),
+    "mm of wrong ranks": lambda t: torch.mm(t(2), t(2, 2)),
+    "bmm of wrong ranks": lambda t: torch.bmm(t(2, 2), t(2, 2, 2)),
+    "mm of two dtypes": lambda t: torch.mm(t(2, 2), t(2, 2, dtype=torch.float64)),
+    "addmm of a bad bias": lambda t: torch.addmm(t(5), t(2, 3), t(3, 4)),
+    "linear of wrong sizes": lambda t: functional.linear(t(2, 3), t(4, 5)),
+    "view of a wrong size": lambda t: t(2, 3).view(7),
+    "view of a strided tensor": lambda t: t(2, 3).t().view(6),
+    "reshape to a wrong size": lambda t: t(2, 3).reshape(4, -1),
+    "two unknown sizes": lambda t: t(4).view(-1, -1),
+    "expand to another size": lambda t: t(2, 3).expand(2, 4),
+    "permute with a wrong number of dims": lambda t: t(2, 3).permute(0),
+    "permute with a repeated dim": lambda t: t(2, 3).permute(0, 0),
+    "transpose out of range": lambda t: t(2, 3).transpose(0, 2),
+    "squeeze out of range": lambda t: t(2, 3).squeeze(5),
+    "unsqueeze out of range": lambda t: t(2).unsqueeze(4),
+    "select out of range": lambda t: t(2, 3)[5],
+    "select of a scalar": lambda t: t()[0],
+    "too many indices": lambda t: t(2)[0, 0],
+    "narrow out of range": lambda t: t(4).narrow(0, 3, 5),
+    "slice with a step of 0": lambda t: t(4)[::0],
+    "as_strided out of bounds": lambda t: t(4).as_strided((5,), (1,)),
+    "as_strided with a negative stride": lambda t: t(4).as_strided((2,), (-1,)),
+    "unfold that is too wide": lambda t: t(4).unfold(0, 5, 1),
+    "split of wrong sizes": lambda t: t(4).split([1, 2]),
+    "chunk into none": lambda t: t(4).chunk(0),
+    "diagonal of one dim": lambda t: t(4, 4).diagonal(0, 1, 1),
+    "dtype view of a wrong size": lambda t: t(3, dtype=torch.int8).view(torch.int32),
+    "view_as_complex of a wrong size": lambda t: torch.view_as_complex(t(3)),
+    "cat of different shapes": lambda t: torch.cat([t(2, 3), t(2, 4)], dim=0),
+    "cat of nothing": lambda t: torch.cat([]),
+    "stack of different shapes": lambda t: torch.stack([t(2), t(3)]),
+    "sum over a dim out of range": lambda t: t(2, 3).sum(dim=2),
+    "sum over a dim twice": lambda t: t(2, 3).sum(dim=(0, 0)),
+    "mean of integers": lambda t: t(3, dtype=torch.int64).mean(),
+    "max of nothing": lambda t: t(0).max(),
+    "argmax of nothing": lambda t: t(0).argmax(),
+    "softmax over a dim out of range": lambda t: t(2, 3).softmax(dim=3),
+    "in-place with a promoted result": lambda t: t(3, dtype=torch.int64).add_(1.5),
+    "in-place division of integers": lambda t: t(3, dtype=torch.int64).div_(2),
+    "subtraction of booleans": lambda t: t(3, dtype=torch.bool) - t(3, dtype=torch.bool),
+    "bitwise operator on floats": lambda t: t(3) & t(3),
+    "out= of a wrong dtype": lambda t: torch.add(t(2), t(2), out=t(2, dtype=torch.int64)),
+    "where with a float condition": lambda t: torch.where(t(2), t(2), t(2)),
+    "masked_fill with a float mask": lambda t: t(2).masked_fill(t(2), 1.0),
+    "gather with a float index": lambda t: t(2, 2).gather(0, t(2, 2)),
+    "index with a float": lambda t: t(2)[t(2)],
+    "index with a mask of another shape": lambda t: t(2, 3)[t(3, dtype=torch.bool)],
+    "index_select over a dim out of range": lambda t: t(2).index_select(2, t(1, dtype=torch.int64)),
+    "scatter_add_ of ranks that differ": lambda t: t(2, 3).scatter_add_(0, t(2, dtype=torch.int64), t(2)),
+    "embedding with float indices": lambda t: functional.embedding(t(2), t(4, 3)),
+    "conv2d of wrong channels": lambda t: functional.conv2d(t(1, 3, 8, 8), t(4, 2, 3, 3)),
+    "conv2d of a kernel too large": lambda t: functional.conv2d(t(1, 1, 2, 2), t(1, 1, 5, 5)),
+    "conv2d with a stride of 0": lambda t: functional.conv2d(t(1, 1, 4, 4), t(1, 1, 3, 3), stride=0),
+    "max_pool2d of a bad padding": lambda t: functional.max_pool2d(t(1, 1, 4, 4), 2, padding=3),
+    "batch_norm of one value per channel": lambda t: nn.BatchNorm1d(3).to(t(1).device)(t(1, 3)),
+    "layer_norm of a wrong shape": lambda t: functional.layer_norm(t(2, 3), (4,)),
+    "cross_entropy of wrong sizes": lambda t: functional.cross_entropy(t(2, 3), t(4, dtype=torch.int64)),
+    "mse_loss that does not broadcast": lambda t: functional.mse_loss(t(2, 3), t(4)),
+    "attention of different widths": lambda t: functional.scaled_dot_product_attention(
+        t(1, 1, 4, 8), t(1, 1, 4, 6), t(1, 1, 4, 6)
+    ),
+    "topk of too many": lambda t: t(3).topk(5),
+    "cumsum over a dim out of range": lambda t: t(3).cumsum(2),
+    "pad with an odd number": lambda t: functional.pad(t(2, 2), (1, 2, 3)),
+    "clamp without bounds": lambda t: t(2).clamp(),
+    "tril of one dim": lambda t: t(3).tril(),
+    "item of several": lambda t: t(2).item(),
+    "bool of several": lambda t: bool(t(2)),
+    "backward of several": lambda t: t(2).requires_grad_().mul(2).backward(),
+    "backward without a graph": lambda t: t(2).sum().backward(),
+    "in-place on a leaf": lambda t: t(2).requires_grad_().add_(1),
+    "requires_grad of integers": lambda t: t(2, dtype=torch.int64).requires_grad_(),
+    "negative size": lambda t: t(1).new_empty((-1,)),
+    "arange of the wrong sign": lambda t: torch.arange(3, 0, 1, device=t(1).device),
+    "dropout of a bad probability": lambda t: functional.dropout(t(2), 1.5),
+    "uniform_ of a bad range": lambda t: t(2).uniform_(2, 1),
+    "normal_ of a negative deviation": lambda t: t(2).normal_(0, -1),
+    "multinomial of too many": lambda t: torch.multinomial(t(3), 5),
+}
+
+
+def raised(call: Call, make: Make) -> Exception | None:
+    try:
+        call(make)
+    except Exception as error:
+        return error
+    return None
+
+
+@pytest.mark.parametrize("call", MISTAKES.values(), ids=MISTAKES.keys())
+@pytest.mark.filterwarnings("ignore")
+def test_a_mistake_raises_what_it_raises_on_the_cpu(call: Call, device: torch.device) -> None:
+    expected = raised(call, maker("cpu"))
+    assert expected is not None, "the test is wrong: nothing is raised on the CPU"
+    actual = raised(call, maker(device))
+    assert actual is not None
+    assert type(actual) is type(expected), actual
+    here = str(actual).replace(f"{device.type}:0", "cpu").replace(device.type, "cpu")
+    assert here.partition("\n")[0] == str(expected).partition("\n")[0]
+
+
+def test_a_failed_in_place_call_changes_nothing(device: torch.device) -> None:
+    x = torch.ones(3, device=device)
+    with pytest.raises(RuntimeError):
+        x.add_(torch.ones(2, 3, device=device))
+    assert x.tolist() == [1.0] * 3
+    assert x._version == 0
+
+
+TWO_DEVICES: dict[str, Callable[[Tensor, Tensor], object]] = {
+    "add": lambda here, there: here + there,
+    "add, the other way": lambda here, there: there + here,
+    "add_": lambda here, there: there.add_(here),
+    "mm": lambda here, there: there @ here,
+    "cat": lambda here, there: torch.cat([there, here]),
+    "stack": lambda here, there: torch.stack([here, there]),
+    "where": lambda here, there: torch.where(there > 0, here, there),
+    "linear": lambda here, there: functional.linear(here, there),
+    "addmm": lambda here, there: torch.addmm(there, here, there),
+    "out=": lambda here, there: torch.add(there, there, out=here),
+    "out= on the device": lambda here, there: torch.add(here, here, out=there),
+    "embedding": lambda here, there: functional.embedding(here.long(), there),
+    "cross_entropy": lambda here, there: functional.cross_entropy(there, here),
+    "conv2d": lambda here, there: functional.conv2d(there.view(1, 1, 2, 2), here.view(1, 1, 2, 2)),
+    "gather": lambda here, there: there.gather(0, here.long()),
+    "foreach": lambda here, there: torch._foreach_addcmul_([there], [here], [there]),
+    "fused optimizer": lambda here, there: torch._fused_sgd_(
+        [there],
+        [here],
+        [],
+        weight_decay=0.0,
+        momentum=0.0,
+        lr=0.1,
+        dampening=0.0,
+        nesterov=False,
+        maximize=False,
+        is_first_step=True,
+    ),
+}
+
+
+@pytest.mark.parametrize("call", TWO_DEVICES.values(), ids=TWO_DEVICES.keys())
+def test_tensors_of_two_devices_are_refused(
+    call: Callable[[Tensor, Tensor], object], device: torch.device, pjrt: ModuleType
+) -> None:
+    with pytest.raises(RuntimeError) as caught:
+        call(torch.ones(2, 2), torch.ones(2, 2, device=device))
+    assert not isinstance(caught.value, NotImplementedError)
+    text = str(caught.value)
+    assert "device" in text
+    assert f"{device.type}:0" in text
+    assert "cpu" in text
+
+
+def test_an_add_of_two_devices_is_refused_in_pytorchs_words(device: torch.device, pjrt: ModuleType) -> None:
+    match = "Expected all tensors to be on the same device, but"
+    with pytest.raises(RuntimeError, match=match):
+        torch.ones(2) + torch.ones(2, device=device)
+
+
+def test_a_module_on_the_cpu_refuses_an_input_on_the_device(device: torch.device, pjrt: ModuleType) -> None:
+    with pytest.raises(RuntimeError, match="device"):
+        nn.Linear(2, 2)(torch.ones(1, 2, device=device))
+
+
+def test_too_much_memory_is_an_out_of_memory_error(device: torch.device, pjrt: ModuleType) -> None:
+    with pytest.raises(torch.OutOfMemoryError, match=r"."):
+        torch.empty(1 << 50, device=device)
+    with pytest.raises(torch.OutOfMemoryError):
+        torch.zeros(1 << 48, device=device)
+    assert torch.ones(2, device=device).sum().item() == 2
+
+
+def test_too_much_memory_in_an_operator_is_an_out_of_memory_error(device: torch.device, pjrt: ModuleType) -> None:
+    column = torch.ones(1 << 24, 1, device=device)
+    with pytest.raises(torch.OutOfMemoryError):
+        torch.mm(column, column.t())
+    assert column[5].item() == 1
+
+
+def test_a_size_that_overflows_is_refused(device: torch.device) -> None:
+    with pytest.raises(RuntimeError, match=r"."):
+        torch.empty(1 << 62, 1 << 10, device=device)
+
+
+OUT_OF_RANGE: dict[str, Call] = {
+    "index": lambda t: t(4)[torch.tensor([5], device=t(1).device)],
+    "index by a list": lambda t: t(4)[[7]],
+    "negative index": lambda t: t(4)[[-5]],
+    "assignment": lambda t: t(4).__setitem__(torch.tensor([4], device=t(1).device), 1.0),
+    "index_select": lambda t: t(4).index_select(0, t(1, dtype=torch.int64) * 9),
+    "gather": lambda t: t(4).gather(0, t(1, dtype=torch.int64) * 9),
+    "scatter_": lambda t: t(4).scatter_(0, t(1, dtype=torch.int64) * 9, 1.0),
+    "index_add_": lambda t: t(4).index_add_(0, t(1, dtype=torch.int64) * 9, t(1)),
+    "index_copy_": lambda t: t(4).index_copy_(0, t(1, dtype=torch.int64) * 8, t(1)),
+    "embedding": lambda t: functional.embedding(t(1, dtype=torch.int64) * 10, t(10, 2)),
+    "one_hot": lambda t: functional.one_hot(t(1, dtype=torch.int64) * 8, 8),
+    "nll_loss": lambda t: functional.cross_entropy(t(2, 3), t(2, dtype=torch.int64) * 7),
+}
+
+
+@pytest.mark.parametrize("call", OUT_OF_RANGE.values(), ids=OUT_OF_RANGE.keys())
+def test_an_index_out_of_range_is_reported_at_the_next_synchronisation_at_the_latest(
+    call: Call, device: torch.device
+) -> None:
+    with pytest.raises((IndexError, RuntimeError), match=r"(?i)out of (bounds|range)|smaller than num_classes"):
+        call(maker(device))
+        if device.type != "cpu":
+            torch.accelerator.synchronize()
+    assert torch.ones(2, device=device).sum().item() == 2
+
+
+def test_a_write_out_of_range_leaves_the_neighbours_alone(device: torch.device) -> None:
+    base = torch.zeros(64, device=device)
+    with pytest.raises((IndexError, RuntimeError)):
+        base[:5].index_copy_(0, torch.tensor([8], device=device), torch.ones(1, device=device))
+        if device.type != "cpu":
+            torch.accelerator.synchronize()
+    assert base.sum().item() == 0
+
+
+def test_an_operator_without_a_kernel_says_its_name(device: torch.device, pjrt: ModuleType) -> None:
+    name = "torch_pjrt_tests::nothing"
+    library = torch.library.Library("torch_pjrt_tests", "DEF")
+    library.define("nothing(Tensor x) -> Tensor")
+    with pytest.raises(NotImplementedError, match=name):
+        torch.ops.torch_pjrt_tests.nothing(torch.ones(2, device=device))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "torch.ones(2, device=D) + torch.ones(3, device=D)",
+        "torch.empty(1 << 50, device=D)",
+        "x = torch.ones(4, device=D)[torch.tensor([9], device=D)]; torch.accelerator.synchronize()",
+        "raise KeyError('user')",
+        "x = torch.ones(3, device=D, requires_grad=True); (x * 2).backward()",
+        "class F(torch.autograd.Function):\n"
+        "    forward = staticmethod(lambda ctx, x: x * 1)\n"
+        "    def backward(ctx, g): raise ValueError('mine')\n"
+        "F.apply(torch.ones(1, device=D, requires_grad=True)).backward()",
+    ],
+)
+def test_an_error_that_nobody_catches_is_a_traceback_and_not_a_crash(
+    code: str, run_python: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    done = run_python(f"y = torch.ones(5, device=D) * 2\n{code}")
+    assert done.returncode == 1, (done.returncode, done.stderr)
+    assert done.stderr.startswith("Traceback")
+    assert "terminate called" not in done.stderr
+
+
+def test_a_python_error_in_backward_is_raised_as_it_is(device: torch.device) -> None:
+    class Fails(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: object, x: Tensor) -> Tensor:
+            return x * 1
+
+        @staticmethod
+        def backward(ctx: object, gradient: Tensor) -> Tensor:
+            raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine"):
+        Fails.apply(torch.ones(1, device=device, requires_grad=True)).backward()

@@ -1,0 +1,270 @@
+"""Random programs of views and writes, run on the CPU and on the device in lockstep.
+
+Hypothesis draws a program; each step becomes one line of Python that is evaluated on both devices.
+After every step the whole state is compared: sizes, strides, offsets, which tensors share memory and
+at what distance, the contents of every base and of the tensor that the step touched. A failure prints
+the lines up to it, which are a runnable reproduction.
+
+The programs are the same in every run. ``TORCH_PJRT_FUZZ_EXAMPLES`` sets how many there are of each
+kind (250); geometries are few on purpose, because each pair of operator and geometry is one compile.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import hypothesis
+import pytest
+import torch
+from hypothesis import strategies
+from torch import Tensor
+
+EXAMPLES = int(os.environ.get("TORCH_PJRT_FUZZ_EXAMPLES", "250"))
+LONGEST = 12  # steps
+MOST_TENSORS = 6
+
+# What each kind of program starts from: lines that append to `t`.
+STARTS = {
+    "a matrix": ["fresh(4, 6)"],
+    "a cube": ["fresh(2, 3, 4)"],
+    "integers": ["fresh(4, 6).to(torch.int32)"],
+    "two bases": ["fresh(4, 6)", "fresh(6)"],
+}
+
+
+@dataclass
+class Draw:
+    """The numbers that one step may use, and the tensor (on the CPU) that it is about."""
+
+    x: Tensor
+    i: int
+    j: int
+
+    @property
+    def dim(self) -> int:
+        return self.i % max(self.x.dim(), 1)
+
+    @property
+    def colons(self) -> str:
+        return ":, " * self.dim
+
+    @property
+    def number(self) -> int:
+        return (2, -1, 3)[self.j % 3]
+
+
+# Each gives the text that follows the name of a tensor; "" when it does not apply.
+VIEWS: dict[str, Callable[[Draw], str]] = {
+    "slice": lambda d: f"[{d.colons}{d.j % 2}::{1 + d.j // 2}]" if d.x.dim() else "",
+    "front": lambda d: f"[{d.colons}:{2 + d.j % 2}]" if d.x.dim() else "",
+    "select": lambda d: f".select({d.dim}, {(1, -1)[d.j % 2]})" if d.x.dim() and d.x.shape[d.dim] > 1 else "",
+    "narrow": lambda d: f".narrow({d.dim}, 1, 2)" if d.x.dim() and d.x.shape[d.dim] > 2 else "",
+    "chunk": lambda d: f".chunk(2, {d.dim})[-1]" if d.x.dim() else "",
+    "split": lambda d: f".split(2, {d.dim})[0]" if d.x.dim() else "",
+    "transpose": lambda d: f".transpose({d.dim}, -1)" if d.x.dim() > 1 else "",
+    "permute": lambda d: f".permute({', '.join(map(str, reversed(range(d.x.dim()))))})" if d.x.dim() > 1 else "",
+    "unsqueeze": lambda d: f".unsqueeze({(0, -1)[d.j % 2]})" if d.x.dim() < 4 else "",
+    "squeeze": lambda d: ".squeeze()" if 1 in d.x.shape else "",
+    "view": lambda d: ".view(-1)",  # raises for some strides, on both devices
+    "view as two": lambda d: f".view({d.x.numel() // 2}, 2)" if d.x.numel() % 2 == 0 else "",
+    "reshape": lambda d: ".reshape(2, -1)" if d.x.numel() % 2 == 0 else "",  # a view or a copy
+    "flatten": lambda d: ".flatten()",
+    "expand": lambda d: ".unsqueeze(0).expand(2, " + "-1, " * d.x.dim() + ")" if d.x.dim() < 3 else "",
+    "diagonal": lambda d: f".diagonal({d.j % 2})" if d.x.dim() == 2 else "",
+    "unfold": lambda d: f".unfold({d.dim}, 2, {1 + d.j % 2})" if 0 < d.x.dim() < 3 and d.x.shape[d.dim] > 2 else "",
+    "as_strided": lambda d: f".as_strided{(((2, 3), (6, 2), 1), ((3,), (5,), 2), ((2, 2), (1, 2)))[d.j % 3]}",
+    "detach": lambda d: ".detach()",
+    "data": lambda d: ".data",
+    "dtype": lambda d: f".view(torch.{'int32' if d.x.is_floating_point() else ('int16', 'uint8')[d.j % 2]})",
+}
+WRITES: dict[str, Callable[[Draw], str]] = {
+    "add_": lambda d: f".add_({d.number})",
+    "mul_": lambda d: f".mul_({d.number})",
+    "fill_": lambda d: f".fill_({d.number})",
+    "zero_": lambda d: ".zero_()",
+    "clamp_": lambda d: ".clamp_(0, 9)",
+    "copy_": lambda d: f".copy_(fresh{tuple(d.x.shape)})",
+    "copy_ of a row": lambda d: f".copy_(fresh({d.x.shape[-1]}))" if d.x.dim() else "",
+    "copy_ of another": lambda d: f".copy_(other(t[{d.j}], {{name}}))",
+    "add_ of another": lambda d: f".add_(other(t[{d.j}], {{name}}))",
+    "assign a slice": lambda d: f"[{d.colons}1:] = {d.number}" if d.x.dim() else "",
+    "assign steps": lambda d: f"[::2] = fresh{tuple(d.x[::2].shape)}" if d.x.dim() else "",
+    "assign an index": lambda d: f"[{d.colons}{(0, -1)[d.j % 2]}] = {d.number}" if d.x.dim() else "",
+    "assign a list": lambda d: f"[[0, -1]] = {d.number}" if d.x.dim() else "",
+    "assign another": lambda d: f"[...] = other(t[{d.j}], {{name}})",
+    "masked": lambda d: f"[{{name}} > 3] = {d.number}",
+    "flip the signs": lambda d: ".view(torch.int32).bitwise_xor_(-(1 << 31))" if d.x.is_floating_point() else "",
+}
+OUTS: dict[str, Callable[[Draw], str]] = {
+    "add out=": lambda d: "torch.add(fresh{shape}, 1, out={name})",
+    "mul out= of itself": lambda d: "torch.mul({name}, 2, out={name})",
+    "neg out=": lambda d: f"torch.neg(other(t[{d.j}], {{name}}), out={{name}})",  # may resize
+    "sum out=": lambda d: "torch.sum(fresh(3, 4), 0, out={name})",
+}
+READS: dict[str, Callable[[Draw], str]] = {
+    "plus": lambda d: "{name} + 1",
+    "times itself": lambda d: "{name} * {name}",
+    "contiguous": lambda d: "{name}.contiguous()",
+    "sum": lambda d: "{name}.sum(-1)" if d.x.dim() else "",
+    "flip": lambda d: "{name}.flip(0)" if d.x.dim() else "",
+    "clone": lambda d: "{name}.clone()",
+    "gather": lambda d: "{name}[[-1, 0]]" if d.x.dim() else "",
+}
+
+
+def places(x: Tensor) -> Tensor:
+    """The element of the storage under each element of ``x``."""
+    offsets = torch.tensor(x.storage_offset())
+    for size, stride in zip(x.shape, x.stride(), strict=True):
+        offsets = offsets.unsqueeze(-1) + torch.arange(size) * stride
+    return offsets.flatten()
+
+
+def writable(x: Tensor) -> bool:
+    """Whether each element has a place of its own; what else is written depends on the order.
+
+    A stride of 0 is allowed, because every such write is refused.
+    """
+    stretched = any(stride == 0 and size > 1 for size, stride in zip(x.shape, x.stride(), strict=True))
+    found = places(x)
+    return stretched or found.unique().numel() == found.numel()
+
+
+class Machine:
+    """One of the two devices: its tensors, and the names that a line may use."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.tensors: list[Tensor] = []
+        self.names = {"t": self.tensors, "torch": torch, "fresh": self.fresh, "other": self.other}
+
+    def fresh(self, *shape: int) -> Tensor:
+        numbers = torch.arange(int(torch.Size(shape).numel())) % 25
+        return numbers.float().view(shape).to(self.device)
+
+    @staticmethod
+    def other(source: Tensor, target: Tensor) -> Tensor:
+        """The source, or a copy where it overlaps the target: that result depends on the order."""
+        if source is target or source.untyped_storage().data_ptr() != target.untyped_storage().data_ptr():
+            return source
+        return source.clone()
+
+    def run(self, line: str) -> Tensor | Exception | None:
+        """The value of an expression, nothing for a statement, or what was raised."""
+        try:
+            if re.search(r"\] = ", line):
+                exec(line, self.names)
+                return None
+            return eval(line, self.names)
+        except Exception as error:
+            return error
+
+
+def equal(mine: Tensor, theirs: Tensor) -> bool:
+    return mine.dtype == theirs.dtype and torch.allclose(mine.cpu(), theirs, rtol=0, atol=0, equal_nan=True)
+
+
+def geometry(x: Tensor) -> tuple[object, ...]:
+    return (x.dtype, tuple(x.shape), x.stride(), x.storage_offset(), x.untyped_storage().nbytes())
+
+
+def sharing(tensors: list[Tensor]) -> list[list[int | None]]:
+    """For each pair the distance in bytes between their first elements, if they share memory."""
+    return [
+        [
+            a.data_ptr() - b.data_ptr() if a.untyped_storage()._cdata == b.untyped_storage()._cdata else None
+            for b in tensors
+            if b.numel() > 0
+        ]
+        for a in tensors
+        if a.numel() > 0
+    ]
+
+
+Step = tuple[tuple[dict[str, Callable[[Draw], str]], str], int, int, int]
+
+
+def step_of(number: int, kind: str) -> Step:
+    """A step as evenly spread as the numbers are not: Hypothesis likes to repeat itself.
+
+    A failing program still shrinks, because Hypothesis drops numbers that are not needed.
+    """
+    source = random.Random(f"{kind} {number}")
+    group = source.choice((VIEWS, VIEWS, VIEWS, WRITES, WRITES, WRITES, OUTS, READS))
+    name = source.choice(list(group))
+    return (group, name), source.randrange(MOST_TENSORS), source.randrange(4), source.randrange(6)
+
+
+def line_of(step: Step, tensors: list[Tensor]) -> tuple[str, int]:
+    """The step as a line about one of the tensors, and that one's number; "" when it does not apply."""
+    (group, kind), which, i, j = step
+    which %= len(tensors)
+    x = tensors[which]
+    draw = Draw(x, i, j)
+    if "t[" in (text := group[kind](draw)):
+        text = group[kind](Draw(x, i, j % len(tensors)))
+    if not text or (group in (WRITES, OUTS) and not writable(x)):
+        return "", which
+    if group in (VIEWS, WRITES):
+        text = "{name}" + text
+    return text.replace("{name}", f"t[{which}]").replace("{shape}", str(tuple(x.shape))), which
+
+
+def run_program(start: list[str], steps: list[Step], device: torch.device) -> None:
+    cpu, other = Machine(torch.device("cpu")), Machine(device)
+    transcript = list(start)
+
+    def check(truth: bool, what: str, *details: object) -> None:
+        assert truth, "\n".join([f"{what} after", *transcript, *map(str, details)])
+
+    for line in start:
+        for machine in (cpu, other):
+            machine.tensors.append(machine.run(line))
+    bases = len(start)
+
+    for step in steps:
+        line, which = line_of(step, cpu.tensors)
+        if not line:
+            continue
+        transcript.append(line)
+        is_view = step[0][0] is VIEWS
+        results = [machine.run(line) for machine in (cpu, other)]
+        expected, actual = results
+        if isinstance(expected, Exception) or isinstance(actual, Exception):
+            check(type(expected) is type(actual), "Different errors", repr(expected), repr(actual))
+        elif isinstance(expected, Tensor):
+            assert isinstance(actual, Tensor)
+            check(equal(actual, expected), "Different values", expected, actual.cpu())
+            check(actual.stride() == expected.stride(), "Different strides", expected.stride(), actual.stride())
+            if is_view and len(cpu.tensors) < MOST_TENSORS:
+                transcript[-1] = f"t.append({line})"
+                for machine, result in zip((cpu, other), results, strict=True):
+                    machine.tensors.append(result)
+                which = len(cpu.tensors) - 1
+        theirs, mine = [geometry(x) for x in cpu.tensors], [geometry(x) for x in other.tensors]
+        check(mine == theirs, "Different geometry", theirs, mine)
+        theirs, mine = sharing(cpu.tensors), sharing(other.tensors)
+        check(mine == theirs, "Different sharing", theirs, mine)
+        for number in {*range(bases), which}:
+            expected, actual = cpu.tensors[number], other.tensors[number]
+            check(equal(actual, expected), f"Different values of t[{number}]", expected, actual.cpu())
+
+
+@pytest.mark.parametrize("kind", STARTS)
+@hypothesis.settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=list(hypothesis.HealthCheck),
+)
+@hypothesis.given(numbers=strategies.lists(strategies.integers(0, 1 << 40), min_size=5, max_size=LONGEST, unique=True))
+def test_a_random_program_ends_as_on_the_cpu(kind: str, numbers: list[int], device: torch.device) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        run_program(STARTS[kind], [step_of(number, kind) for number in numbers], device)
