@@ -205,25 +205,25 @@ torch::jit::Stack meta_arguments(exec::Lowering& lowering, const exec::Inputs& i
   for (size_t i = first; i < stack.size(); ++i) each(stack[i], visit);
   for (size_t i = 0; i < inputs.cells.size(); ++i) lowering.add_cell(inputs.types[i], inputs.cells[i]->nbytes(), dtypes[i]);
 
-  const auto to_meta = [&](const at::Tensor& t, int arg) -> at::Tensor {
+  const auto to_meta = [&](const at::Tensor& t, exec::ArgPath path) -> at::Tensor {
     if (!t.defined()) return t;
-    if (t.is_privateuseone()) return lowering.tensor(static_cast<int>(cell_index(t)), *t.unsafeGetTensorImpl());
-    return lowering.number(t, {arg, -1});
+    if (t.is_privateuseone()) return lowering.tensor(static_cast<int>(cell_index(t)), *t.unsafeGetTensorImpl(), path);
+    return lowering.number(t, path);
   };
   torch::jit::Stack out;
   for (size_t i = 0; i < n_args; ++i) {
     const c10::IValue& v = stack[first + i];
     const int arg = static_cast<int>(i);
     if (v.isTensor()) {
-      out.push_back(to_meta(v.toTensor(), arg));
+      out.push_back(to_meta(v.toTensor(), {arg, -1}));
     } else if (v.isTensorList()) {
       c10::List<at::Tensor> list;
-      for (const at::Tensor& t : v.toTensorVector()) list.push_back(to_meta(t, arg));
+      for (const at::Tensor& t : v.toTensorVector()) list.push_back(to_meta(t, {arg, static_cast<int>(list.size())}));
       out.push_back(list);
     } else if (v.isOptionalTensorList()) {
       c10::List<std::optional<at::Tensor>> list;
       for (const std::optional<at::Tensor>& t : v.toOptionalTensorVector())
-        list.push_back(t && t->defined() ? std::optional<at::Tensor>(to_meta(*t, arg)) : std::nullopt);
+        list.push_back(t && t->defined() ? std::optional<at::Tensor>(to_meta(*t, {arg, static_cast<int>(list.size())})) : std::nullopt);
       out.push_back(list);
     } else if (v.isGenerator()) {
       out.push_back(c10::IValue());

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <unordered_map>
 
+#include "exec/views.h"
 #include "runtime/device.h"
 #include "runtime/scalar_type.h"
 
@@ -15,6 +16,7 @@ namespace tpj::exec {
 namespace {
 
 constexpr size_t kFewCells = 8;
+constexpr int64_t kAnyBlock = -1;  // stands in a key for the offset of a block: no offset is negative
 
 struct NumberKey {
   std::array<uint64_t, 2> bits{};
@@ -127,6 +129,14 @@ int Inputs::add_cell(runtime::Cell* cell) {
   return index;
 }
 
+bool Inputs::is_block_of(const c10::TensorImpl& t, const BufferType* type) {
+  if (type == nullptr) return false;
+  const auto bytes = static_cast<int64_t>(type->nbytes), item = static_cast<int64_t>(t.dtype().itemsize());
+  if (t.numel() * item >= bytes) [[likely]]
+    return false;
+  return bytes % item == 0 && is_block(t.sizes(), t.strides(), t.storage_offset(), t.numel(), bytes / item);
+}
+
 int Inputs::add_tensor(const c10::TensorImpl& t) {
   const int index = add_cell(runtime::Cell::of(t));
   const BufferType* type = types[static_cast<size_t>(index)];
@@ -137,7 +147,7 @@ int Inputs::add_tensor(const c10::TensorImpl& t) {
            static_cast<uint64_t>(t.is_wrapped_number()) << 32 | static_cast<uint64_t>(index) << 40);
   key.word(type);
   key.word(static_cast<uint64_t>(cells[static_cast<size_t>(index)]->nbytes()));
-  key.word(t.storage_offset());
+  key.word(is_block_of(t, type) ? kAnyBlock : t.storage_offset());
   for (int64_t s : sizes) key.word(s);
   for (int64_t s : strides) key.word(s);
   return index;

@@ -28,6 +28,8 @@ struct Inputs {
 
   // Appends everything the program depends on of this device tensor; returns its cell's index.
   int add_tensor(const c10::TensorImpl& t);
+  // Is this tensor a block of its cell's buffer whose number is an input? The same answer as when it was added.
+  static bool is_block_of(const c10::TensorImpl& t, const BufferType* type);
 
  private:
   int add_cell(runtime::Cell* cell);

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "exec/inputs.h"
 #include "lower/common.h"
 #include "runtime/scalar_type.h"
 
@@ -85,13 +86,17 @@ int Lowering::add_cell(const BufferType* type, size_t nbytes, c10::ScalarType fa
   return static_cast<int>(cells_.size()) - 1;
 }
 
-at::Tensor Lowering::tensor(int cell, const c10::TensorImpl& like) {
+at::Tensor Lowering::tensor(int cell, const c10::TensorImpl& like, ArgPath path) {
   const auto at_cell = std::find_if(by_storage_.begin(), by_storage_.end(), [&](const auto& e) { return e.second == cell; });
   TPJ_ASSERT(at_cell != by_storage_.end());
   c10::Storage storage(c10::intrusive_ptr<c10::StorageImpl>::unsafe_reclaim_from_nonowning(const_cast<c10::StorageImpl*>(at_cell->first)));
   at::Tensor t = at::detail::make_tensor<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(c10::DispatchKey::Meta), like.dtype());
   t.unsafeGetTensorImpl()->set_sizes_and_strides(like.sizes(), like.strides(), like.storage_offset());
   if (like.is_wrapped_number()) t.unsafeGetTensorImpl()->set_wrapped_number(true);
+  if (Inputs::is_block_of(like, cells_[static_cast<size_t>(cell)].type)) {
+    blocks_[t.unsafeGetTensorImpl()] = path;
+    keep_alive_.push_back(t);
+  }
   return t;
 }
 
@@ -137,7 +142,17 @@ Value Lowering::read(const at::Tensor& meta) {
   if (meta.numel() == 0) return b_.constant(view.type(), 0);
   if (const auto it = scalar_tensors_.find(meta.storage().unsafeGetStorageImpl()); it != scalar_tensors_.end())
     return b_.reshape(number_parameter(it->second.first, view.dtype), view.sizes);
-  return read_view(b_, base_value(cell_of(meta)), view);
+  SymbolicCell& cell = cell_of(meta);
+  if (const Value number = block_number(meta)) return read_block(b_, base_value(cell), view, number);
+  return read_view(b_, base_value(cell), view);
+}
+
+Value Lowering::block_number(const at::Tensor& meta) {
+  const auto it = blocks_.find(meta.unsafeGetTensorImpl());
+  if (it == blocks_.end()) return {};
+  Value& p = block_params_[it->second];
+  if (!p) p = b_.parameter({DType::I64, {}});
+  return p;
 }
 
 void Lowering::write(const at::Tensor& meta, const Value& value) {
@@ -154,7 +169,8 @@ void Lowering::write(const at::Tensor& meta, const Value& value) {
     if (cell.type && old == view.dtype && hlo::numel(cell.type->dims) == count) dense = b_.reshape(dense, cell.type->dims);
     cell.current = dense;
   } else {
-    cell.current = write_view(b_, base_value(cell), view, cast);
+    const Value number = block_number(meta), base = base_value(cell);
+    cell.current = number ? write_block(b_, base, view, number, cast) : write_view(b_, base, view, cast);
   }
   cell.written = true;
 }
@@ -367,6 +383,12 @@ std::unique_ptr<Program> Lowering::finish(
     p.cell = static_cast<int>(i);
     p.type = cells_[i].type;
     add(cells_[i].parameter, p);
+  }
+  for (const auto& [path, v] : block_params_) {
+    Param p;
+    p.kind = Param::Kind::kBlock;
+    p.path = path;
+    add(v, p);
   }
   for (const auto& [id, v] : number_params_) {
     Param p;

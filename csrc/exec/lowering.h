@@ -36,8 +36,8 @@ class Lowering {
 
   // ---- inputs, in the order of the call's distinct cells. `type` is null for a cell that was never written.
   int add_cell(const BufferType* type, size_t nbytes, c10::ScalarType fallback_dtype);
-  // A meta tensor that stands for a view of a cell.
-  at::Tensor tensor(int cell, const c10::TensorImpl& like);
+  // A meta tensor that stands for a view of a cell; `path` is where it stands in the call.
+  at::Tensor tensor(int cell, const c10::TensorImpl& like, ArgPath path);
   // Notes that this CPU 0-d tensor is an argument whose value is an input; returns what stands for it.
   at::Tensor number(const at::Tensor& cpu, ArgPath path);
 
@@ -66,6 +66,8 @@ class Lowering {
 
   SymbolicCell& cell_of(const at::Tensor& meta);
   Value base_value(SymbolicCell& cell);
+  // The number of the block that this tensor is; an empty value for other views.
+  Value block_number(const at::Tensor& meta);
   Value read(const at::Tensor& meta);
   void write(const at::Tensor& meta, const Value& value);
   Value number_parameter(ArgPath path, DType dtype);
@@ -81,6 +83,8 @@ class Lowering {
   std::unordered_map<const c10::StorageImpl*, int> by_storage_;
   std::vector<at::Tensor> keep_alive_;  // meta tensors whose storages are keys above
   std::unordered_map<const c10::StorageImpl*, std::pair<ArgPath, c10::ScalarType>> scalar_tensors_;
+  std::unordered_map<const c10::TensorImpl*, ArgPath> blocks_;  // meta tensors that are blocks with a number as input
+  std::map<ArgPath, Value> block_params_;
   std::map<std::pair<ArgPath, DType>, Value> number_params_;
   Value rng_;
   uint64_t counters_ = 0;

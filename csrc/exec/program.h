@@ -25,11 +25,11 @@ struct ArgPath {
 
 // What the executable takes, in order.
 struct Param {
-  enum class Kind : uint8_t { kCell, kNumber, kRng };
+  enum class Kind : uint8_t { kBlock, kCell, kNumber, kRng };
   Kind kind = Kind::kCell;
   DType dtype = DType::F32;          // kNumber: 0-d of this type
   int cell = -1;                     // kCell: index among the call's distinct cells
-  ArgPath path;                      // kNumber
+  ArgPath path;                      // kNumber; kBlock: the tensor whose block number this is
   const BufferType* type = nullptr;  // kCell: what the program expects (what an unwritten cell is filled as)
   int written_by = -1;               // kCell: output that replaces the cell's buffer and may take its memory; -1: none
   uint64_t counters = 0;             // kRng

@@ -117,6 +117,12 @@ void run(const Program& program, Inputs& inputs, torch::jit::Stack& stack, size_
           if (p.written_by >= 0 && held.back().use_count() != 2) keep.push_back(static_cast<int64_t>(i));
           break;
         }
+        case Param::Kind::kBlock: {
+          c10::IValue item;
+          const at::Tensor& t = at_path(args, p.path, item).toTensor();
+          held.push_back(number_buffer(t.storage_offset() / t.numel(), DType::I64, device));
+          break;
+        }
         case Param::Kind::kNumber: {
           c10::IValue item;
           held.push_back(number_buffer(at_path(args, p.path, item), p.dtype, device));
@@ -137,6 +143,8 @@ void run(const Program& program, Inputs& inputs, torch::jit::Stack& stack, size_
     if (t_keep_last) [[unlikely]]
       t_last = {&program, {held.begin(), held.end()}, device};
   }
+  if (flags().EAGER == "debug") [[unlikely]]
+    for (const BufferRef& b : outputs) b->await();
   for (const Resize& r : program.resizes) apply_resize(r, args);
   for (const Write& w : program.writes) inputs.cells[static_cast<size_t>(w.cell)]->store(outputs[static_cast<size_t>(w.output)]);
 

@@ -142,6 +142,31 @@ bool covers(const View& v, int64_t numel) {
   return expected == numel;
 }
 
+bool is_block(const c10::IntArrayRef& sizes, const c10::IntArrayRef& strides, int64_t offset, int64_t block, int64_t numel) {
+  if (block == 0 || block >= numel || numel % block != 0 || offset % block != 0 || offset + block > numel) return false;
+  int64_t expected = 1;
+  for (size_t i = sizes.size(); i-- > 0;) {
+    if (sizes[i] == 1) continue;
+    if (strides[i] != expected) return false;
+    expected *= sizes[i];
+  }
+  return true;
+}
+
+Value read_block(Builder& b, const Value& typed_base, const View& v, const Value& number) {
+  const Value base = view_as(b, typed_base, v.dtype);
+  const int64_t block = hlo::numel(v.sizes);
+  const Value rows = b.reshape(base, {base.type.numel() / block, block});
+  return b.reshape(b.dynamic_slice(rows, {number, b.constant({DType::I64, {}}, 0)}, {1, block}), v.sizes);
+}
+
+Value write_block(Builder& b, const Value& typed_base, const View& v, const Value& number, const Value& value) {
+  const Value base = view_as(b, typed_base, v.dtype);
+  const int64_t block = hlo::numel(v.sizes);
+  const Value rows = b.reshape(base, {base.type.numel() / block, block});
+  return b.reshape(b.dynamic_update_slice(rows, b.reshape(value, {1, block}), {number, b.constant({DType::I64, {}}, 0)}), base.dims());
+}
+
 Value read_view(Builder& b, const Value& typed_base, const View& v) {
   const int64_t n = hlo::numel(v.sizes);
   if (n == 0) return b.constant(v.type(), 0);

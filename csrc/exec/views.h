@@ -7,6 +7,8 @@
 #include <optional>
 #include <vector>
 
+#include <c10/util/ArrayRef.h>
+
 #include "hlo/builder.h"
 
 namespace tpj::exec {
@@ -38,6 +40,14 @@ std::optional<std::vector<Axis>> find_frame(const View& view, const Dims& base);
 
 // True when the view takes every element of a storage of `numel` elements exactly once.
 bool covers(const View& view, int64_t numel);
+
+// True for a contiguous block of a larger storage of `numel` elements that lies at a multiple of its own size, as x[i] does. Its
+// number offset / size is an input of the program, so that a loop over i compiles once.
+bool is_block(const c10::IntArrayRef& sizes, const c10::IntArrayRef& strides, int64_t offset, int64_t block, int64_t numel);
+
+// The dense value of block `number` (0-d, I64), and the base with it replaced.
+Value read_block(Builder& b, const Value& base, const View& view, const Value& number);
+Value write_block(Builder& b, const Value& base, const View& view, const Value& number, const Value& value);
 
 // The view's dense value.
 Value read_view(Builder& b, const Value& base, const View& view);

@@ -207,7 +207,7 @@ Values hardtanh(Call& c) {
 Values hardtanh_backward(Call& c) {
   Builder& b = c.b;
   const Value g = in(c, 0), x = in(c, 1);
-  return {b.select(b.or_(at_most(b, x, num(c, 2, x)), b.compare(Cmp::GE, x, num(c, 3, x))), zero(b, g), g)};
+  return {b.select(b.and_(greater(b, x, num(c, 2, x)), less(b, x, num(c, 3, x))), g, zero(b, g))};
 }
 
 // min(max(x + 3, 0), 6) / 6
@@ -234,7 +234,7 @@ Values hardswish_backward(Call& c) {
   Builder& b = c.b;
   const Value g = in(c, 0), x = in(c, 1);
   const Value middle = b.mul(g, shift(b, b.div(x, b.like(x, 3)), 0.5));
-  return {b.select(at_most(b, x, b.like(x, -3)), zero(b, g), b.select(less(b, x, b.like(x, 3)), middle, g))};
+  return {b.select(at_most(b, x, b.like(x, -3)), zero(b, g), b.select(b.compare(Cmp::GE, x, b.like(x, 3)), g, middle))};
 }
 
 // (self, beta, threshold): log(1 + e^(beta x)) / beta, x itself past the threshold.
@@ -270,8 +270,9 @@ Values hardshrink(Call& c) {
 
 // (grad, self, bound)
 Values shrink_backward(Call& c) {
-  const Value g = in(c, 0), x = in(c, 1);
-  return {c.b.select(within(c.b, x, num(c, 2, x)), zero(c.b, g), g)};
+  Builder& b = c.b;
+  const Value g = in(c, 0), x = in(c, 1), bound = num(c, 2, x);
+  return {b.select(b.or_(greater(b, x, bound), less(b, x, b.neg(bound))), g, zero(b, g))};
 }
 
 // (self, eps): log(x / (1 - x)), x kept in [eps, 1 - eps] when there is an eps.

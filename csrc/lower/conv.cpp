@@ -1,4 +1,5 @@
-// Convolution in one to three spatial dimensions and its gradients. Narrow floats compute in float32 and round once.
+// Convolution in one to three spatial dimensions and its gradients. Narrow floats compute in float32 and round once. Complex tensors
+// do not get here: PyTorch splits them into real convolutions above.
 #include "lower/common.h"
 #include "lower/row.h"
 
@@ -141,16 +142,6 @@ Value weight_gradient(Builder& b, const Conv& k, const Value& x, const Value& y,
 
 bool is_empty(const Value& v) { return v.type.numel() == 0; }
 
-// Complex convolution by parts: (a + bi)(c + di).
-template <typename Fn>
-Value by_parts(Builder& b, const Value& x, const Value& y, const Fn& fn) {
-  if (!is_complex(x.dtype())) return fn(x, y);
-  const Value xr = b.real(x), xi = b.imag(x), yr = b.real(y), yi = b.imag(y);
-  return b.complex(b.sub(fn(xr, yr), fn(xi, yi)), b.add(fn(xr, yi), fn(xi, yr)));
-}
-
-Value conjugate(Builder& b, const Value& x) { return is_complex(x.dtype()) ? b.complex(b.real(x), b.neg(b.imag(x))) : x; }
-
 // An unbatched [C, spatial...] input is a batch of one.
 Value batched(Builder& b, const Value& x, int64_t rank) {
   if (x.rank() == rank) return x;
@@ -171,9 +162,7 @@ Values convolution(Call& c) {
   if (is_empty(x) || is_empty(weight) || hlo::numel(result) == 0) {
     y = b.constant({t, result}, 0);
   } else {
-    y = by_parts(b, x, weight, [&](const Value& u, const Value& w) {
-      return k.transposed ? input_gradient(b, k, u, w, result) : forward(b, k, u, w, result);
-    });
+    y = k.transposed ? input_gradient(b, k, x, weight, result) : forward(b, k, x, weight, result);
   }
   if (c.has(2)) y = b.add(y, b.broadcast_in_dim(c.tensor(2, t), result, {1}));
   return {b.reshape(y, c.result_dims())};
@@ -191,18 +180,18 @@ Values convolution_backward(Call& c) {
   if (mask[0]) {
     Dims sizes = c.type(1).dims;
     if (static_cast<int64_t>(sizes.size()) < rank) sizes.insert(sizes.begin(), 1);
-    const Value g = empty ? b.constant({t, sizes}, 0) : by_parts(b, grad, conjugate(b, c.tensor(2, t)), [&](const Value& y, const Value& w) {
-      return k.transposed ? forward(b, k, y, w, sizes) : input_gradient(b, k, y, w, sizes);
-    });
+    const Value g = empty          ? b.constant({t, sizes}, 0)
+                    : k.transposed ? forward(b, k, grad, c.tensor(2, t), sizes)
+                                   : input_gradient(b, k, grad, c.tensor(2, t), sizes);
     out[0] = b.reshape(g, c.type(1).dims);
   }
   if (mask[1]) {
     const Dims& sizes = c.type(2).dims;
-    // A transposed convolution maps grad to x, so they change roles.
-    const auto gradient = [&](const Value& x, const Value& y) {
-      return k.transposed ? weight_gradient(b, k, y, x, sizes) : weight_gradient(b, k, x, y, sizes);
-    };
-    out[1] = empty ? b.constant({t, sizes}, 0) : by_parts(b, conjugate(b, batched(b, c.tensor(1, t), rank)), grad, gradient);
+    const Value x = batched(b, c.tensor(1, t), rank);
+    // A transposed convolution is the input gradient of one that maps its output to its input: x and grad change roles.
+    out[1] = empty          ? b.constant({t, sizes}, 0)
+             : k.transposed ? weight_gradient(b, k, grad, x, sizes)
+                            : weight_gradient(b, k, x, grad, sizes);
   }
   if (mask[2]) {
     Dims over{0};

@@ -135,13 +135,13 @@ Taps taps_of(Method method, const Axis& a, DType t) {
 }
 
 // A whole factor of nearest neighbours is plain repetition; 0 if there is none. PyTorch does not look at the scale when linear
-// interpolation keeps the size, and in the gradient of nearest neighbours also when it doubles.
-int64_t whole_factor(Method method, const Axis& a, bool backward) {
+// interpolation keeps the size, nor when nearest neighbours keep or double it (its CPU kernels: in images and in all gradients).
+int64_t whole_factor(Method method, const Axis& a, bool ignores_scale) {
   if (a.out % a.in != 0) return 0;
   const int64_t factor = a.out / a.in;
   const bool plain = !a.scale || *a.scale <= 0 || *a.scale == static_cast<double>(factor);
   switch (method) {
-    case Method::kNearest: return plain || (backward && factor <= 2) ? factor : 0;
+    case Method::kNearest: return plain || (ignores_scale && factor <= 2) ? factor : 0;
     case Method::kNearestExact: return plain ? factor : 0;
     case Method::kLinear: return factor == 1 ? 1 : 0;
     default: return 0;
@@ -155,7 +155,7 @@ Dims split_dim(const Dims& dims, int64_t dim, int64_t factor) {
 }
 
 Value upsample_along(Builder& b, Method method, const Value& x, int64_t dim, const Axis& a) {
-  const int64_t factor = whole_factor(method, a, false);
+  const int64_t factor = whole_factor(method, a, x.rank() == 4);
   if (factor == 1) return x;
   if (factor == 0) return apply(b, x, dim, taps_of(method, a, x.dtype()));
   Dims map, merged = x.dims();
