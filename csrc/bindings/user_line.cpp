@@ -11,7 +11,7 @@ namespace tpj::bindings {
 namespace {
 
 bool is_library(std::string_view file) {
-  return file.find("/torch/") != std::string_view::npos || file.find("/torch_pjrt/") != std::string_view::npos || file.starts_with("<");
+  return file.find("/torch/") != std::string_view::npos || file.find("/torch_pjrt/") != std::string_view::npos || file.starts_with("<frozen");
 }
 
 std::string find_line() {

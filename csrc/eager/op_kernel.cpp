@@ -1,6 +1,9 @@
 #include "eager/op_kernel.h"
 
 #include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/MemoryOverlap.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 
 #include <mutex>
 #include <sstream>
@@ -254,7 +257,62 @@ OpKernel::OpKernel(const c10::OperatorHandle& op, exec::Form form, std::vector<i
     : form_(std::move(form)), host_args_(std::move(host_args)), name_(c10::toString(op.operator_name())),
       n_args_(op.schema().arguments().size()) {}
 
+namespace {
+
+// PyTorch's kernels refuse to write where the result would depend on the order of writing; its meta kernels do not look.
+void check_overlap(const exec::Form& form, const torch::jit::Stack& stack, size_t n_args) {
+  const size_t first = stack.size() - n_args;
+  for (int m : form.mutated) {
+    const c10::IValue& v = stack[first + static_cast<size_t>(m)];
+    if (!v.isTensor() || !v.toTensor().defined()) continue;
+    if (!form.row->options.fills) at::assert_no_internal_overlap(v.toTensor());
+    for (size_t i = first; i < stack.size(); ++i)
+      if (i != first + static_cast<size_t>(m) && stack[i].isTensor() && stack[i].toTensor().defined())
+        at::assert_no_partial_overlap(v.toTensor(), stack[i].toTensor());
+  }
+}
+
+}  // namespace
+
+namespace {
+
+// CPU stand-ins for an argument: same geometry, no contents that could matter.
+c10::IValue host_argument(const c10::IValue& v) {
+  const auto stand_in = [](const at::Tensor& t) {
+    if (!t.defined() || !t.is_privateuseone()) return t;
+    return at::empty_strided(t.sizes(), t.strides(), t.options().device(at::kCPU)).zero_();
+  };
+  if (v.isTensor()) return stand_in(v.toTensor());
+  if (v.isTensorList()) {
+    c10::List<at::Tensor> list;
+    for (const at::Tensor& t : v.toTensorVector()) list.push_back(stand_in(t));
+    return list;
+  }
+  if (v.isOptionalTensorList()) {
+    c10::List<std::optional<at::Tensor>> list;
+    for (const auto& t : v.toOptionalTensorVector()) list.push_back(t ? std::optional<at::Tensor>(stand_in(*t)) : std::nullopt);
+    return list;
+  }
+  if (v.isGenerator()) return at::detail::createCPUGenerator();
+  return v;
+}
+
+// A call failed before it ran. The CPU's kernel words the mistake best: if the same call fails there, that error is raised.
+void raise_as_cpu(const c10::OperatorHandle& op, const torch::jit::Stack& stack, size_t n_args) {
+  constexpr int64_t kLargest = int64_t{1} << 24;  // elements: larger arguments are not worth a copy
+  torch::jit::Stack args;
+  for (size_t i = stack.size() - n_args; i < stack.size(); ++i) {
+    if (stack[i].isTensor() && stack[i].toTensor().defined() && stack[i].toTensor().numel() > kLargest) return;
+    args.push_back(host_argument(stack[i]));
+  }
+  const at::AutoDispatchBelowADInplaceOrView below;
+  op.callBoxed(args);
+}
+
+}  // namespace
+
 std::unique_ptr<exec::Program> OpKernel::compile(const c10::OperatorHandle& op, const exec::Inputs& inputs, const torch::jit::Stack& stack) {
+  check_overlap(form_, stack, n_args_);
   exec::Lowering lowering(name_);
   const torch::jit::Stack arguments = meta_arguments(lowering, inputs, stack, n_args_);
   torch::jit::Stack returns = arguments;
@@ -276,7 +334,14 @@ const exec::Program& OpKernel::program(const c10::OperatorHandle& op, exec::Inpu
     compile::Stats::get().hits.fetch_add(1, std::memory_order_relaxed);
     return *p;
   }
-  return *programs().insert(inputs.key.words(), hash, compile(op, inputs, stack));
+  std::unique_ptr<exec::Program> made;
+  try {
+    made = compile(op, inputs, stack);
+  } catch (const std::exception&) {
+    raise_as_cpu(op, stack, n_args_);
+    throw;
+  }
+  return *programs().insert(inputs.key.words(), hash, std::move(made));
 }
 
 void OpKernel::call(const c10::OperatorHandle& op, torch::jit::Stack& stack) {

@@ -82,6 +82,7 @@ void register_rows(torch::Library& lib) {
       if (const auto op = dispatcher.findSchema(name)) overloads[name.name].push_back(*op);
 
   const auto add = [&](const lower::Row& row, const OperatorHandle& op) {
+    if (row.name == "arange.start_out") return;  // storage_ops.cpp: its size depends on its numbers
     const std::string name = c10::toString(op.operator_name());
     TORCH_CHECK(registered().emplace(name, row.name).second, "two rows serve ", name, ": ", registered()[name], " and ", row.name);
     lib.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunctor(make_kernel(row, op)));

@@ -116,6 +116,18 @@ at::Tensor reshape_alias(const at::Tensor& self, c10::IntArrayRef size, c10::Int
 
 at::Tensor unfold(const at::Tensor& self, int64_t dim, int64_t size, int64_t step) { return at::native::unfold(self, dim, size, step); }
 
+// The size depends on the numbers, which are no part of a key: the output gets it first.
+at::Tensor& arange(const at::Scalar& start, const at::Scalar& end, const at::Scalar& step, at::Tensor& out) {
+  at::Tensor meta = at::empty({0}, out.options().device(at::kMeta));
+  at::arange_out(meta, start, end, step);
+  if (out.numel() != meta.numel()) out.resize_(meta.sizes());
+  static const c10::OperatorHandle op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::arange", "start_out");
+  static OpKernel& kernel = *make_kernel(*lower::find_row("arange.start_out"), op).release();
+  torch::jit::Stack stack{start, end, step, out};
+  kernel.call(op, stack);
+  return out;
+}
+
 // Module.to() keeps the identity of parameters (tied weights) when this says yes; our tensors are plain TensorImpls.
 bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& from) {
   const auto plain = [](const at::Tensor& t) { return t.layout() == c10::kStrided && (t.is_cpu() || t.is_privateuseone()); };
@@ -130,6 +142,7 @@ void record_stream(at::Tensor&, c10::Stream) {}
 void register_storage_ops(torch::Library& lib) {
   lib.impl("_has_compatible_shallow_copy_type", &has_compatible_shallow_copy_type);
   lib.impl("_reshape_alias", &reshape_alias);
+  lib.impl("arange.start_out", &arange);
   lib.impl("as_strided", &as_strided);
   lib.impl("empty.memory_format", &empty);
   lib.impl("empty_strided", &empty_strided);

@@ -158,9 +158,15 @@ Value Lowering::block_number(const at::Tensor& meta) {
 void Lowering::write(const at::Tensor& meta, const Value& value) {
   if (meta.numel() == 0) return;
   SymbolicCell& cell = cell_of(meta);
-  const View view = view_of(meta);
+  View view = view_of(meta);
   TPJ_ASSERT(value.dims() == view.sizes, name_, ": result ", value.type.str(), " where ", view.type().str(), " was expected");
-  const Value cast = lower::cast(b_, value, view.dtype);
+  Value cast = lower::cast(b_, value, view.dtype);
+  // Only fills get here with a view that repeats elements: every repetition has the same value.
+  for (size_t i = 0; i < view.sizes.size(); ++i)
+    if (view.strides[i] == 0 && view.sizes[i] > 1) {
+      cast = b_.slice_dim(cast, static_cast<int64_t>(i), 0, 1);
+      view.sizes[i] = 1;
+    }
   const auto count = static_cast<int64_t>(cell.nbytes / size_of(view.dtype));
   if (covers(view, count)) {
     Value dense = to_storage_order(b_, view, cast);
@@ -370,8 +376,11 @@ std::unique_ptr<Program> Lowering::finish(
     if (!v || !b_.is_used(v, outputs_)) return;
     int alias = -1;
     if (p.kind == Param::Kind::kCell)
-      for (const Write& w : program->writes)
-        if (w.cell == p.cell && program->outputs[static_cast<size_t>(w.output)] == p.type) alias = w.output;
+      for (const Write& w : program->writes) {
+        if (w.cell != p.cell) continue;
+        p.cell_is_written = true;
+        if (program->outputs[static_cast<size_t>(w.output)] == p.type) alias = w.output;
+      }
     p.written_by = alias;
     params.push_back(v);
     aliases.push_back(alias);

@@ -31,6 +31,7 @@ struct Param {
   int cell = -1;                     // kCell: index among the call's distinct cells
   ArgPath path;                      // kNumber; kBlock: the tensor whose block number this is
   const BufferType* type = nullptr;  // kCell: what the program expects (what an unwritten cell is filled as)
+  bool cell_is_written = false;      // kCell
   int written_by = -1;               // kCell: output that replaces the cell's buffer and may take its memory; -1: none
   uint64_t counters = 0;             // kRng
 };

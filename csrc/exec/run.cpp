@@ -25,17 +25,13 @@ struct Last {
   std::vector<BufferRef> args;
   int device = 0;
 };
-thread_local bool t_keep_last = false;
+thread_local bool t_recording = false;  // for bench_last_program: remembers each program and donates nothing
 thread_local Last t_last;
 
-// The cell's buffer as the program expects it; a cell that was never written is filled now.
-BufferRef cell_buffer(Cell& cell, const BufferType* type) {
-  BufferRef buffer = cell.load();
-  if (!buffer) [[unlikely]] {
-    buffer = runtime::uninitialized(type, cell.device());
-    cell.store(buffer);
-  }
-  return buffer;
+// Fills what was never written, as the program expects it.
+void define(BufferRef& buffer, const BufferType* type, int device) {
+  if (!buffer) [[unlikely]]
+    buffer = runtime::uninitialized(type, device);
 }
 
 const c10::IValue& at_path(const c10::IValue* args, const ArgPath& path, c10::IValue& item) {
@@ -46,7 +42,7 @@ const c10::IValue& at_path(const c10::IValue* args, const ArgPath& path, c10::IV
   return item;
 }
 
-BufferRef rng_buffer(const Program& program, const Param& param, const c10::IValue* args, size_t n_args, int device) {
+BufferRef rng_buffer(const Param& param, const c10::IValue* args, size_t n_args, int device) {
   at::Generator generator;
   for (size_t i = 0; i < n_args; ++i)
     if (args[i].isGenerator()) generator = args[i].toGenerator();
@@ -55,7 +51,6 @@ BufferRef rng_buffer(const Program& program, const Param& param, const c10::IVal
               "' device type for generator but found '", generator.device().type(), "'");
   const auto [seed, offset] = static_cast<runtime::Generator*>(generator.unsafeGetGeneratorImpl())->reserve(param.counters);
   const uint64_t state[2] = {seed, offset};
-  (void)program;
   static const BufferType* type = BufferType::intern(DType::U64, {2});
   return runtime::upload(state, type, device);
 }
@@ -100,53 +95,89 @@ void apply_resize(const Resize& resize, const c10::IValue* args) {
 
 }  // namespace
 
+namespace {
+
+using Held = c10::SmallVector<BufferRef, kInline>;
+
+// The inputs that no write depends on.
+void load_inputs(const Program& program, const Inputs& inputs, const c10::IValue* args, size_t n_args, int device, Held& held) {
+  for (size_t i = 0; i < program.params.size(); ++i) {
+    const Param& p = program.params[i];
+    c10::IValue item;
+    switch (p.kind) {
+      case Param::Kind::kCell:
+        if (!p.cell_is_written) {
+          Cell& cell = *inputs.cells[static_cast<size_t>(p.cell)];
+          held[i] = cell.load();
+          if (!held[i]) [[unlikely]] {
+            const auto lock = cell.lock();
+            define(cell.locked(), p.type, device);
+            held[i] = cell.locked();
+          }
+        }
+        break;
+      case Param::Kind::kBlock: {
+        const at::Tensor& t = at_path(args, p.path, item).toTensor();
+        held[i] = number_buffer(t.storage_offset() / t.numel(), DType::I64, device);
+        break;
+      }
+      case Param::Kind::kNumber: held[i] = number_buffer(at_path(args, p.path, item), p.dtype, device); break;
+      case Param::Kind::kRng: held[i] = rng_buffer(p, args, n_args, device); break;
+    }
+  }
+}
+
+void enqueue(const Program& program, const Held& held, const c10::SmallVectorImpl<int64_t>& keep, int device, Held& outputs) {
+  c10::SmallVector<PJRT_Buffer*, kInline> raw, out(program.outputs.size());
+  for (const BufferRef& b : held) raw.push_back(b->raw());
+  program.executable->enqueue(raw.data(), raw.size(), out.data(), device, keep.data(), keep.size());
+  for (size_t i = 0; i < out.size(); ++i)
+    outputs[i] = c10::make_intrusive<runtime::DeviceBuffer>(pjrt::Buffer(program.executable->state(), out[i]), program.outputs[i], device,
+                                                            program.name.c_str());
+  if (t_recording) [[unlikely]]
+    t_last = {&program, {held.begin(), held.end()}, device};
+}
+
+// Programs that write into cells: load, compute and store are one step for other threads.
+void run_writing(const Program& program, Inputs& inputs, int device, Held& held, Held& outputs) {
+  c10::SmallVector<Cell*, kInline> cells;
+  for (const Write& w : program.writes) cells.push_back(inputs.cells[static_cast<size_t>(w.cell)]);
+  if (cells.size() > 1) std::sort(cells.begin(), cells.end());
+  c10::SmallVector<std::unique_lock<std::mutex>, kInline> locks;
+  for (const Cell* c : cells) locks.push_back(c->lock());
+
+  c10::SmallVector<int64_t, kInline> keep;  // may be donated but must not: somebody else holds them
+  for (size_t i = 0; i < program.params.size(); ++i) {
+    const Param& p = program.params[i];
+    if (p.kind != Param::Kind::kCell || !p.cell_is_written) continue;
+    BufferRef& buffer = inputs.cells[static_cast<size_t>(p.cell)]->locked();
+    define(buffer, p.type, device);
+    held[i] = buffer;
+    // The cell's reference and ours: nobody else.
+    if (p.written_by >= 0 && (buffer.use_count() != 2 || t_recording)) keep.push_back(static_cast<int64_t>(i));
+  }
+  if (program.executable) enqueue(program, held, keep, device, outputs);
+  for (size_t i = 0; i < program.params.size(); ++i)
+    if (program.params[i].written_by >= 0 && std::find(keep.begin(), keep.end(), static_cast<int64_t>(i)) == keep.end())
+      held[i]->mark_donated();
+  for (const Write& w : program.writes) inputs.cells[static_cast<size_t>(w.cell)]->locked() = outputs[static_cast<size_t>(w.output)];
+}
+
+}  // namespace
+
 void run(const Program& program, Inputs& inputs, torch::jit::Stack& stack, size_t n_args) {
   const c10::IValue* args = stack.data() + (stack.size() - n_args);
   const int device = inputs.device < 0 ? runtime::current_device() : inputs.device;
-  c10::SmallVector<BufferRef, kInline> outputs(program.outputs.size());
-  if (program.executable) {
-    c10::SmallVector<BufferRef, kInline> held;
-    c10::SmallVector<PJRT_Buffer*, kInline> raw;
-    c10::SmallVector<int64_t, kInline> keep;  // inputs that may be donated but must not: somebody else holds them
-    for (size_t i = 0; i < program.params.size(); ++i) {
-      const Param& p = program.params[i];
-      switch (p.kind) {
-        case Param::Kind::kCell: {
-          held.push_back(cell_buffer(*inputs.cells[static_cast<size_t>(p.cell)], p.type));
-          // Ours and the cell's: nobody else.
-          if (p.written_by >= 0 && held.back().use_count() != 2) keep.push_back(static_cast<int64_t>(i));
-          break;
-        }
-        case Param::Kind::kBlock: {
-          c10::IValue item;
-          const at::Tensor& t = at_path(args, p.path, item).toTensor();
-          held.push_back(number_buffer(t.storage_offset() / t.numel(), DType::I64, device));
-          break;
-        }
-        case Param::Kind::kNumber: {
-          c10::IValue item;
-          held.push_back(number_buffer(at_path(args, p.path, item), p.dtype, device));
-          break;
-        }
-        case Param::Kind::kRng: held.push_back(rng_buffer(program, p, args, n_args, device)); break;
-      }
-      raw.push_back(held.back()->raw());
-    }
-    c10::SmallVector<PJRT_Buffer*, kInline> out(program.outputs.size());
-    program.executable->enqueue(raw.data(), raw.size(), out.data(), device, keep.data(), keep.size());
-    for (size_t i = 0; i < out.size(); ++i)
-      outputs[i] = c10::make_intrusive<runtime::DeviceBuffer>(pjrt::Buffer(program.executable->state(), out[i]), program.outputs[i], device,
-                                                              program.name.c_str());
-    for (size_t i = 0; i < program.params.size(); ++i)
-      if (program.params[i].written_by >= 0 && std::find(keep.begin(), keep.end(), static_cast<int64_t>(i)) == keep.end())
-        held[i]->mark_donated();
-    if (t_keep_last) [[unlikely]]
-      t_last = {&program, {held.begin(), held.end()}, device};
+  Held held(program.params.size()), outputs(program.outputs.size());
+  load_inputs(program, inputs, args, n_args, device, held);
+  if (!program.writes.empty()) {
+    run_writing(program, inputs, device, held, outputs);
+  } else if (program.executable) {
+    enqueue(program, held, c10::SmallVector<int64_t, kInline>(), device, outputs);
   }
   if (flags().EAGER == "debug") [[unlikely]]
     for (const BufferRef& b : outputs) b->await();
   for (const Resize& r : program.resizes) apply_resize(r, args);
-  for (const Write& w : program.writes) inputs.cells[static_cast<size_t>(w.cell)]->store(outputs[static_cast<size_t>(w.output)]);
 
   if (program.results.size() == 1) [[likely]] {
     c10::IValue result = make_result(program.results[0], args, device, outputs.data());
@@ -161,12 +192,13 @@ void run(const Program& program, Inputs& inputs, torch::jit::Stack& stack, size_
 }
 
 double bench_last_program(int n) {
-  // The next call is remembered; the first use of this function only switches that on.
-  if (!t_keep_last || t_last.program == nullptr) {
-    t_keep_last = true;
-    TPJ_CHECK(n <= 0, "run an operator on this thread first (the first call of bench_last_program only starts the recording)");
+  if (n <= 0) {
+    t_recording = true;
+    t_last = {};
     return 0;
   }
+  t_recording = false;
+  TPJ_CHECK(t_last.program && t_last.program->executable, "bench_last_program(0), then one operator on this thread, then bench_last_program(n)");
   const Program& program = *t_last.program;
   std::vector<PJRT_Buffer*> raw;
   std::vector<int64_t> keep;  // nothing is donated: the inputs are used again
@@ -182,6 +214,7 @@ double bench_last_program(int n) {
     for (PJRT_Buffer* b : out) pjrt::Buffer(program.executable->state(), b).reset();
     times.push_back(std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count());
   }
+  t_last = {};
   std::nth_element(times.begin(), times.begin() + n / 2, times.end());
   return times[static_cast<size_t>(n / 2)];
 }

@@ -12,7 +12,8 @@ namespace tpj::exec {
 // the plugin has taken the program, so a refused call changes nothing.
 void run(const Program& program, Inputs& inputs, torch::jit::Stack& stack, size_t n_args);
 
-// The bare plugin execute of the newest program on this thread with its own inputs, `n` times: the median in microseconds.
+// For benchmarks. 0 starts to record this thread's programs; n > 0 stops, and executes the newest one with its own inputs on the bare
+// plugin, n times: the median in microseconds.
 double bench_last_program(int n);
 
 }  // namespace tpj::exec

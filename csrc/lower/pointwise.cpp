@@ -464,8 +464,8 @@ std::vector<Row> pointwise_rows() {
       {"div.Tensor_mode", div_mode},
       {"eq.Scalar", compare<Cmp::EQ>},
       {"eq.Tensor", compare<Cmp::EQ>},
-      {"fill.Scalar", fill},
-      {"fill.Tensor", fill},
+      {"fill.Scalar", fill, {.fills = true}},
+      {"fill.Tensor", fill, {.fills = true}},
       {"floor_divide", floor_divide},
       {"floor_divide.Scalar", floor_divide},
       {"fmax", extreme_number<&Builder::max, &Builder::or_>},
@@ -518,7 +518,7 @@ std::vector<Row> pointwise_rows() {
       {"xlogy.Scalar_Other", x_times_log<&Builder::log>},
       {"xlogy.Scalar_Self", x_times_log<&Builder::log>},
       {"xlogy.Tensor", x_times_log<&Builder::log>},
-      {"zero", zero},
+      {"zero", zero, {.fills = true}},
   };
 }
 

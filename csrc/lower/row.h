@@ -25,6 +25,8 @@ struct Row {
     std::vector<std::string_view> mutates = {};
     // Operator (same arguments) whose meta kernel describes the results, where this one has none.
     std::string_view meta = {};
+    // Gives every element the same value: may write to a tensor that overlaps itself.
+    bool fills = false;
     // Not registered with PyTorch: the runtime itself calls it (copies).
     bool internal = false;
   };

@@ -150,7 +150,7 @@ std::string Ledger::report(size_t rows) {
 }
 
 void synchronize(int device) {
-  for (const BufferRef& b : Ledger::get().pending(device)) b->await();
+  for (const BufferRef& b : Ledger::get().pending(device < 0 ? current_device() : device)) b->await();
 }
 
 BufferRef upload(const void* data, const BufferType* type, int device) {

@@ -24,20 +24,26 @@ class Cell {
 
   // The current buffer, or null when nothing was ever written.
   BufferRef load() const {
-    const std::lock_guard lock(lock_);
+    const std::lock_guard lock(mutex_);
     return buffer_;
   }
   void store(BufferRef buffer) {
     {
-      const std::lock_guard lock(lock_);
+      const std::lock_guard lock(mutex_);
       buffer_.swap(buffer);
     }  // the old one is released outside the lock
   }
   // The buffer's type without holding it; null when nothing was written.
   const BufferType* type() const {
-    const std::lock_guard lock(lock_);
+    const std::lock_guard lock(mutex_);
     return buffer_ ? buffer_->type() : nullptr;
   }
+
+  // ---- read, compute, write as one step: hold the lock from locked() to the new value, so that writes of other threads to the same
+  // storage are not lost and nobody reads a buffer that is being donated. Lock several cells in the order of their addresses, and
+  // load those that are only read before.
+  std::unique_lock<std::mutex> lock() const { return std::unique_lock(mutex_); }
+  BufferRef& locked() { return buffer_; }
 
   // The cell of a storage on our device. Throws for a storage that another library made.
   static Cell* of(const c10::StorageImpl& storage);
@@ -47,7 +53,7 @@ class Cell {
   static c10::DataPtr make(int device, size_t nbytes, BufferRef buffer = {});
 
  private:
-  mutable SpinLock lock_;
+  mutable std::mutex mutex_;
   BufferRef buffer_;
   size_t nbytes_;
   int device_;

@@ -69,7 +69,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     TORCH_CHECK(from && to, "Both events must be recorded before calculating elapsed time.");
     return Event::elapsed_ms(*static_cast<Event*>(from), *static_cast<Event*>(to));
   }
-  void synchronizeDevice(const c10::DeviceIndex device) const override { synchronize(device < 0 ? current_device() : device); }
+  void synchronizeDevice(const c10::DeviceIndex device) const override { synchronize(device); }
   void recordDataPtrOnStream(const c10::DataPtr&, const c10::Stream&) const override {}
 
  private:
