@@ -4,6 +4,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/native/IndexingUtils.h>
 
 #include <mutex>
 #include <sstream>
@@ -38,7 +39,7 @@ class KeyMaker {
       const at::Tensor& t = v.toTensor();
       if (!t.defined()) return in_.key.word(uint64_t{kUndefined});
       if (t.is_privateuseone()) [[likely]] {
-        in_.add_tensor(*t.unsafeGetTensorImpl());
+        in_.add_tensor(*t.unsafeGetTensorImpl(), !form_.is_out[arg]);
         return;
       }
       host_tensor(v, arg);
@@ -102,9 +103,8 @@ class KeyMaker {
         continue;
       }
       if (!t.is_privateuseone()) mixed_devices(in_, t);
-      in_.add_tensor(*t.unsafeGetTensorImpl());
+      in_.add_tensor(*t.unsafeGetTensorImpl(), !form_.is_out[arg]);
     }
-    (void)arg;
   }
 
   void host_tensor(c10::IValue& v, size_t arg) {
@@ -113,7 +113,7 @@ class KeyMaker {
     const bool written = std::find(form_.mutated.begin(), form_.mutated.end(), static_cast<int>(arg)) != form_.mutated.end();
     if (uploads && t.is_cpu()) {
       v = t.to(c10::Device(c10::kPrivateUse1, static_cast<c10::DeviceIndex>(in_.device < 0 ? runtime::current_device() : in_.device)));
-      in_.add_tensor(*v.toTensor().unsafeGetTensorImpl());
+      in_.add_tensor(*v.toTensor().unsafeGetTensorImpl(), true);
       return;
     }
     if (!t.is_cpu() || t.dim() != 0 || written) mixed_devices(in_, t);
@@ -185,7 +185,9 @@ void add_arguments(exec::Inputs& inputs, const c10::OperatorHandle& op, const ex
   for (size_t i = 0; i < n; ++i) maker.add(stack[first + i], i);
 }
 
-torch::jit::Stack meta_arguments(exec::Lowering& lowering, const exec::Inputs& inputs, const torch::jit::Stack& stack, size_t n_args) {
+torch::jit::Stack meta_arguments(exec::Lowering& lowering, const exec::Form& form, const exec::Inputs& inputs,
+                                 const torch::jit::Stack& stack) {
+  const size_t n_args = form.is_number.size();
   const size_t first = stack.size() - n_args;
   // A cell that was never written takes the dtype of the first tensor that shows it.
   std::vector<c10::ScalarType> dtypes(inputs.cells.size(), c10::ScalarType::Byte);
@@ -210,7 +212,7 @@ torch::jit::Stack meta_arguments(exec::Lowering& lowering, const exec::Inputs& i
 
   const auto to_meta = [&](const at::Tensor& t, exec::ArgPath path) -> at::Tensor {
     if (!t.defined()) return t;
-    if (t.is_privateuseone()) return lowering.tensor(static_cast<int>(cell_index(t)), *t.unsafeGetTensorImpl(), path);
+    if (t.is_privateuseone()) return lowering.tensor(static_cast<int>(cell_index(t)), *t.unsafeGetTensorImpl(), path, !form.is_out[static_cast<size_t>(path.arg)]);
     return lowering.number(t, path);
   };
   torch::jit::Stack out;
@@ -314,7 +316,7 @@ void raise_as_cpu(const c10::OperatorHandle& op, const torch::jit::Stack& stack,
 std::unique_ptr<exec::Program> OpKernel::compile(const c10::OperatorHandle& op, const exec::Inputs& inputs, const torch::jit::Stack& stack) {
   check_overlap(form_, stack, n_args_);
   exec::Lowering lowering(name_);
-  const torch::jit::Stack arguments = meta_arguments(lowering, inputs, stack, n_args_);
+  const torch::jit::Stack arguments = meta_arguments(lowering, form_, inputs, stack);
   torch::jit::Stack returns = arguments;
   lowering.call(op, form_, returns, true);
   const torch::jit::Stack originals(stack.end() - static_cast<std::ptrdiff_t>(n_args_), stack.end());
@@ -344,7 +346,30 @@ const exec::Program& OpKernel::program(const c10::OperatorHandle& op, exec::Inpu
   return *programs().insert(inputs.key.words(), hash, std::move(made));
 }
 
+// Boolean masks among the indices become positions, as on every device: their number is data, so it is read. A single mask to write
+// through stays: the row takes it as it is.
+void OpKernel::expand_masks(torch::jit::Stack& stack) const {
+  const size_t first = stack.size() - n_args_;
+  for (int arg : host_args_) {
+    c10::IValue& v = stack[first + static_cast<size_t>(arg)];
+    const c10::List<std::optional<at::Tensor>> indices = v.toOptionalTensorList();
+    size_t masks = 0, given = 0;
+    for (const std::optional<at::Tensor> t : indices) {
+      if (!t || !t->defined()) continue;
+      given += 1;
+      masks += t->scalar_type() == at::kBool || t->scalar_type() == at::kByte;
+    }
+    if (masks == 0 || (given == 1 && n_args_ > 2)) continue;  // index_put has values after the indices
+    c10::List<std::optional<at::Tensor>> expanded;
+    for (const at::Tensor& t : at::native::expandTensors(stack[first].toTensor(), indices, /*ensure_same_device=*/true))
+      expanded.push_back(t.defined() ? std::optional<at::Tensor>(t) : std::nullopt);
+    v = expanded;
+  }
+}
+
 void OpKernel::call(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+  if (!host_args_.empty()) [[unlikely]]
+    expand_masks(stack);
   InputsScope scope;
   try {
     const exec::Program& p = program(op, *scope, stack);

@@ -19,7 +19,7 @@ class OpKernel final : public c10::OperatorKernel {
  private:
   const exec::Program& program(const c10::OperatorHandle& op, exec::Inputs& inputs, torch::jit::Stack& stack);
   std::unique_ptr<exec::Program> compile(const c10::OperatorHandle& op, const exec::Inputs& inputs, const torch::jit::Stack& stack);
-  bool takes_host(int arg) const;
+  void expand_masks(torch::jit::Stack& stack) const;
 
   exec::Form form_;
   std::vector<int> host_args_;  // arguments whose CPU tensors are uploaded (indices)
@@ -32,7 +32,7 @@ class OpKernel final : public c10::OperatorKernel {
 void add_arguments(exec::Inputs& inputs, const c10::OperatorHandle& op, const exec::Form& form, torch::jit::Stack& stack,
                    const std::vector<int>& host_args);
 // The arguments with meta tensors in place of device tensors, for Lowering.
-torch::jit::Stack meta_arguments(exec::Lowering& lowering, const exec::Inputs& inputs, const torch::jit::Stack& stack, size_t n_args);
+torch::jit::Stack meta_arguments(exec::Lowering& lowering, const exec::Form& form, const exec::Inputs& inputs, const torch::jit::Stack& stack);
 // Why this key is new: compared with the last key of the operator.
 std::string miss_reason(const void* op, const exec::Inputs& inputs, const c10::OperatorHandle& handle, const torch::jit::Stack& stack);
 

@@ -32,6 +32,7 @@ exec::Form make_form(const lower::Row& row, const FunctionSchema& schema) {
   for (size_t i = 0; i < args.size(); ++i) {
     const auto named = [&](const auto& list) { return std::find(list.begin(), list.end(), args[i].name()) != list.end(); };
     if (is_written(args[i]) || named(row.options.mutates)) form.mutated.push_back(static_cast<int>(i));
+    form.is_out.push_back(is_written(args[i]) && args[i].kwarg_only());
     form.is_number.push_back(takes_number(args[i].type()));
     form.is_static.push_back(named(row.options.statics));
     form.special.emplace_back();

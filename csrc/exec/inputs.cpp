@@ -137,7 +137,7 @@ bool Inputs::is_block_of(const c10::TensorImpl& t, const BufferType* type) {
   return bytes % item == 0 && is_block(t.sizes(), t.strides(), t.storage_offset(), t.numel(), bytes / item);
 }
 
-int Inputs::add_tensor(const c10::TensorImpl& t) {
+int Inputs::add_tensor(const c10::TensorImpl& t, bool may_be_block) {
   const int index = add_cell(runtime::Cell::of(t));
   const BufferType* type = types[static_cast<size_t>(index)];
   const auto sizes = t.sizes();
@@ -147,7 +147,7 @@ int Inputs::add_tensor(const c10::TensorImpl& t) {
            static_cast<uint64_t>(t.is_wrapped_number()) << 32 | static_cast<uint64_t>(index) << 40);
   key.word(type);
   key.word(static_cast<uint64_t>(cells[static_cast<size_t>(index)]->nbytes()));
-  key.word(is_block_of(t, type) ? kAnyBlock : t.storage_offset());
+  key.word(may_be_block && is_block_of(t, type) ? kAnyBlock : t.storage_offset());
   for (int64_t s : sizes) key.word(s);
   for (int64_t s : strides) key.word(s);
   return index;

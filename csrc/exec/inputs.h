@@ -27,7 +27,8 @@ struct Inputs {
   }
 
   // Appends everything the program depends on of this device tensor; returns its cell's index.
-  int add_tensor(const c10::TensorImpl& t);
+  // `may_be_block`: its block number may be an input (not for out=, which may be resized).
+  int add_tensor(const c10::TensorImpl& t, bool may_be_block);
   // Is this tensor a block of its cell's buffer whose number is an input? The same answer as when it was added.
   static bool is_block_of(const c10::TensorImpl& t, const BufferType* type);
 

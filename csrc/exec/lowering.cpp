@@ -86,14 +86,14 @@ int Lowering::add_cell(const BufferType* type, size_t nbytes, c10::ScalarType fa
   return static_cast<int>(cells_.size()) - 1;
 }
 
-at::Tensor Lowering::tensor(int cell, const c10::TensorImpl& like, ArgPath path) {
+at::Tensor Lowering::tensor(int cell, const c10::TensorImpl& like, ArgPath path, bool may_be_block) {
   const auto at_cell = std::find_if(by_storage_.begin(), by_storage_.end(), [&](const auto& e) { return e.second == cell; });
   TPJ_ASSERT(at_cell != by_storage_.end());
   c10::Storage storage(c10::intrusive_ptr<c10::StorageImpl>::unsafe_reclaim_from_nonowning(const_cast<c10::StorageImpl*>(at_cell->first)));
   at::Tensor t = at::detail::make_tensor<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(c10::DispatchKey::Meta), like.dtype());
   t.unsafeGetTensorImpl()->set_sizes_and_strides(like.sizes(), like.strides(), like.storage_offset());
   if (like.is_wrapped_number()) t.unsafeGetTensorImpl()->set_wrapped_number(true);
-  if (Inputs::is_block_of(like, cells_[static_cast<size_t>(cell)].type)) {
+  if (may_be_block && Inputs::is_block_of(like, cells_[static_cast<size_t>(cell)].type)) {
     blocks_[t.unsafeGetTensorImpl()] = path;
     keep_alive_.push_back(t);
   }
@@ -258,12 +258,13 @@ void Lowering::call(const c10::OperatorHandle& op, const Form& form, torch::jit:
     const at::AutoDispatchBelowADInplaceOrView below;
     const c10::OperatorHandle& meta = form.meta ? *form.meta : op;
     const bool only_writes = std::all_of(schema.returns().begin(), schema.returns().end(), [](const auto& r) { return r.alias_info(); });
-    if (only_writes && !meta.hasComputedKernelForDispatchKey(c10::DispatchKey::Meta)) {
+    try {
+      meta.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &stack);
+    } catch (const c10::NotImplementedError&) {
+      if (!only_writes) throw;
       // In-place without a meta kernel: the results are the arguments.
       stack.clear();
       for (size_t i = 0; i < schema.returns().size(); ++i) stack.push_back(arguments[static_cast<size_t>(form.mutated[i])]);
-    } else {
-      meta.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &stack);
     }
   }
   // 2. The types of the results: fresh returns first, then what is written.

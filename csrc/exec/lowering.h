@@ -20,6 +20,7 @@ namespace tpj::exec {
 // How a row applies to one overload: derived from the schemas once, at registration.
 struct Form {
   const lower::Row* row = nullptr;
+  std::vector<bool> is_out;        // per argument: an out= tensor, which the call may resize
   std::vector<int> mutated;        // positions of arguments that the call writes, in order
   std::vector<bool> is_number;     // per argument: Scalar, float or a list of Scalars
   std::vector<bool> is_static;     // numbers that are part of the key
@@ -37,7 +38,7 @@ class Lowering {
   // ---- inputs, in the order of the call's distinct cells. `type` is null for a cell that was never written.
   int add_cell(const BufferType* type, size_t nbytes, c10::ScalarType fallback_dtype);
   // A meta tensor that stands for a view of a cell; `path` is where it stands in the call.
-  at::Tensor tensor(int cell, const c10::TensorImpl& like, ArgPath path);
+  at::Tensor tensor(int cell, const c10::TensorImpl& like, ArgPath path, bool may_be_block);
   // Notes that this CPU 0-d tensor is an argument whose value is an input; returns what stands for it.
   at::Tensor number(const at::Tensor& cpu, ArgPath path);
 

@@ -131,6 +131,10 @@ void enqueue(const Program& program, const Held& held, const c10::SmallVectorImp
   c10::SmallVector<PJRT_Buffer*, kInline> raw, out(program.outputs.size());
   for (const BufferRef& b : held) raw.push_back(b->raw());
   program.executable->enqueue(raw.data(), raw.size(), out.data(), device, keep.data(), keep.size());
+  // Before the outputs are counted: they may live in the same memory.
+  for (size_t i = 0; i < held.size(); ++i)
+    if (program.params[i].written_by >= 0 && std::find(keep.begin(), keep.end(), static_cast<int64_t>(i)) == keep.end())
+      held[i]->mark_donated();
   for (size_t i = 0; i < out.size(); ++i)
     outputs[i] = c10::make_intrusive<runtime::DeviceBuffer>(pjrt::Buffer(program.executable->state(), out[i]), program.outputs[i], device,
                                                             program.name.c_str());
@@ -157,9 +161,6 @@ void run_writing(const Program& program, Inputs& inputs, int device, Held& held,
     if (p.written_by >= 0 && (buffer.use_count() != 2 || t_recording)) keep.push_back(static_cast<int64_t>(i));
   }
   if (program.executable) enqueue(program, held, keep, device, outputs);
-  for (size_t i = 0; i < program.params.size(); ++i)
-    if (program.params[i].written_by >= 0 && std::find(keep.begin(), keep.end(), static_cast<int64_t>(i)) == keep.end())
-      held[i]->mark_donated();
   for (const Write& w : program.writes) inputs.cells[static_cast<size_t>(w.cell)]->locked() = outputs[static_cast<size_t>(w.output)];
 }
 

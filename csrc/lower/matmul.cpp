@@ -10,6 +10,7 @@ Value conjugate(Builder& b, const Value& x) { return is_complex(x.dtype()) ? b.c
 // Narrow floats stay narrow as operands (their products are exact in float32, and matrix units take them so).
 // x of rank 2 times y of rank 2 (or 1), or of rank 3 in batches.
 Value product(Builder& b, const Value& x, const Value& y) {
+  TPJ_CHECK(x.dtype() == y.dtype(), "expected m1 and m2 to have the same dtype, but got: ", info(x.dtype()).name, " != ", info(y.dtype()).name);
   if (x.rank() == 3) return b.dot_general(x, y, {{0}, {0}, {2}, {1}}, opmath(x.dtype()));
   return b.dot_general(x, y, {{}, {}, {x.rank() - 1}, {0}}, opmath(x.dtype()));
 }

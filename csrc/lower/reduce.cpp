@@ -101,6 +101,7 @@ Value place_of(Builder& b, const Value& x, const Value& best, int64_t dim) {
 
 template <Extreme e>
 Values extreme_all(Call& c) {
+  TPJ_CHECK(c.type(0).numel() > 0, "[", c.name(), "] expected a non-empty input: the extreme of nothing is not defined");
   return {shaped(c, extreme_over<e>(c.b, c.tensor(0), normalized_dims({}, c.type(0).rank())))};
 }
 

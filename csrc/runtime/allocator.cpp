@@ -56,6 +56,7 @@ class DeviceCellAllocator final : public c10::DeviceAllocator {
     fill(stats.reserved_bytes, buffers.current, buffers.peak, buffers.total_allocated, buffers.total_freed);
     for (auto* count : {&stats.allocation, &stats.active}) fill(*count, s.count, s.count, s.total_count, s.total_count - s.count);
     fill(stats.segment, buffers.count, buffers.count, buffers.count, 0);
+    stats.num_ooms = Ledger::get().out_of_memory;
     return stats;
   }
   void resetAccumulatedStats(c10::DeviceIndex device) override {

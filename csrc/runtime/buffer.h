@@ -92,6 +92,7 @@ class Ledger {
   void reset_totals(int device);
   // Live buffers of a device that may not be ready yet; newest last.
   std::vector<BufferRef> pending(int device);
+  std::atomic<int64_t> out_of_memory{0};  // errors raised so far
   // "largest live buffers" for an out-of-memory error.
   std::string report(size_t rows);
 

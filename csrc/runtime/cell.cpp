@@ -30,6 +30,7 @@ Cell::Cell(int device, size_t nbytes) : nbytes_(nbytes), device_(device) {
 }
 
 Cell::~Cell() {
+  mark_ = 0;
   account(device_, -static_cast<int64_t>(nbytes_));
   StorageAccount::get(device_).count.fetch_sub(1, std::memory_order_relaxed);
 }
@@ -41,8 +42,11 @@ void Cell::set_nbytes(size_t nbytes) {
 
 Cell* Cell::of(const c10::StorageImpl& storage) {
   const c10::DataPtr& ptr = storage.data_ptr();
-  TORCH_CHECK(ptr.get_deleter() == &delete_cell, "this storage was not made by the ", storage.device(), " device's allocator");
-  return static_cast<Cell*>(ptr.get_context());
+  if (ptr.get_deleter() == &delete_cell) [[likely]]
+    return static_cast<Cell*>(ptr.get_context());
+  auto* cell = static_cast<Cell*>(ptr.get());
+  TORCH_CHECK(cell != nullptr && cell->mark_ == kMark, "this storage was not made by the ", storage.device(), " device's allocator");
+  return cell;
 }
 
 c10::DataPtr Cell::make(int device, size_t nbytes, BufferRef buffer) {

@@ -53,6 +53,10 @@ class Cell {
   static c10::DataPtr make(int device, size_t nbytes, BufferRef buffer = {});
 
  private:
+  // PyTorch sometimes wraps a data pointer in a storage of its own (at::from_blob when it writes a storage to a file): the mark tells a
+  // cell's address from others.
+  static constexpr uint64_t kMark = 0x43454c4c6a727470;
+  uint64_t mark_ = kMark;
   mutable std::mutex mutex_;
   BufferRef buffer_;
   size_t nbytes_;

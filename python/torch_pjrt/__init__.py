@@ -48,17 +48,19 @@ def _autoload() -> None:
     name = os.environ.get("TORCH_PJRT_DEVICE_NAME") or spec.device_name
     for variable, value in spec.environment.items():
         os.environ.setdefault(variable, value)
-    _C.register(
-        {
-            "device_name": name,
-            "spec_name": spec.name,
-            "path": spec.library or "",
-            "missing": "" if spec.library else f"device '{name}': {spec.missing}",
-            "create_options": dict(spec.create_options),
-            "compile_overrides": dict(spec.compile_overrides),
-            "caps": dict(spec.capabilities),
-        }
-    )
+    config = {
+        "device_name": name,
+        "spec_name": spec.name,
+        "path": spec.library or "",
+        "missing": "" if spec.library else f"device '{name}': {spec.missing}",
+        "create_options": dict(spec.create_options),
+        "compile_overrides": dict(spec.compile_overrides),
+        "caps": dict(spec.capabilities),
+    }
+    try:
+        _C.register(config)
+    except RuntimeError as error:
+        raise RuntimeError(f"TORCH_PJRT_DEVICE_NAME or plugin '{spec.name}' names the device '{name}': {error}") from None
     device._name = name
     torch.utils.rename_privateuse1_backend(name)
     torch._register_device_module(name, device)

@@ -158,6 +158,8 @@ def _default(index: int) -> torch.Generator:
 def __getattr__(name: str) -> Any:
     if name == "default_generators":  # made at first use: counting devices loads the plugin
         return tuple(_default(i) for i in range(device_count()))
+    if name == "_initialized":  # torch.utils.checkpoint asks before it saves the state of our generators
+        return is_initialized()
     raise AttributeError(f"module 'torch.{_name}' has no attribute '{name}'")
 
 

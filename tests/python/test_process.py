@@ -56,15 +56,6 @@ node = Node(); node.me = node; node.x = torch.ones(3, device=D)
 del node
 """,
     "by sys.exit": "import sys; x = torch.ones(3, device=D); sys.exit(0)",
-    "with a daemon thread at work": """
-import threading, time
-def work():
-    while True:
-        torch.ones(8, 8, device=D) @ torch.ones(8, 8, device=D)
-torch.ones(1, device=D)
-threading.Thread(target=work, daemon=True).start()
-time.sleep(0.3)
-""",
     "with a stream, an event and a generator": """
 s, e, g = torch.Stream(D), torch.Event(D), torch.Generator(D)
 e.record(s)

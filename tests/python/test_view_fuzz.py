@@ -103,8 +103,8 @@ WRITES: dict[str, Callable[[Draw], str]] = {
 OUTS: dict[str, Callable[[Draw], str]] = {
     "add out=": lambda d: "torch.add(fresh{shape}, 1, out={name})",
     "mul out= of itself": lambda d: "torch.mul({name}, 2, out={name})",
-    "neg out=": lambda d: f"torch.neg(other(t[{d.j}], {{name}}), out={{name}})",  # may resize
-    "sum out=": lambda d: "torch.sum(fresh(3, 4), 0, out={name})",
+    "neg out=": lambda d: f"torch.neg(sized(other(t[{d.j}], {{name}}), {{name}}), out={{name}})",
+    "sum out=": lambda d: "torch.sum(torch.stack([fresh{shape}] * 3), 0, out={name})",
 }
 READS: dict[str, Callable[[Draw], str]] = {
     "plus": lambda d: "{name} + 1",
@@ -141,7 +141,7 @@ class Machine:
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.tensors: list[Tensor] = []
-        self.names = {"t": self.tensors, "torch": torch, "fresh": self.fresh, "other": self.other}
+        self.names = {"t": self.tensors, "torch": torch, "fresh": self.fresh, "other": self.other, "sized": self.sized}
 
     def fresh(self, *shape: int) -> Tensor:
         numbers = torch.arange(int(torch.Size(shape).numel())) % 25
@@ -153,6 +153,11 @@ class Machine:
         if source is target or source.untyped_storage().data_ptr() != target.untyped_storage().data_ptr():
             return source
         return source.clone()
+
+    @staticmethod
+    def sized(source: Tensor, target: Tensor) -> Tensor:
+        """The source, or a copy of the target where the sizes differ: PyTorch is giving up ``out=`` that resizes."""
+        return source if source.shape == target.shape else target.clone()
 
     def run(self, line: str) -> Tensor | Exception | None:
         """The value of an expression, nothing for a statement, or what was raised."""
