@@ -53,10 +53,10 @@ class Peer:
 
     def read(self) -> dict[str, Any]:
         assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"{self.process.args} ended with code {self.process.wait()}")
-        return json.loads(line)
+        for line in self.process.stdout:
+            if line.startswith("{"):  # a peer may print lines of its own
+                return json.loads(line)
+        raise RuntimeError(f"{self.process.args} ended with code {self.process.wait()}")
 
     def measure(self, case: str) -> Reading:
         assert self.process.stdin is not None
@@ -77,7 +77,10 @@ def start_peers() -> dict[str, Peer]:
         peers["JAX"] = Peer("jax_dispatch.py", "jax")
     if (PEERS / "torch_tpu").exists():
         found = list((PEERS / "torch_tpu").glob("lib/python3*/site-packages/fastatomstruct_xla_cpu/*.so"))
-        peers["TorchTPU"] = Peer("torch_tpu_dispatch.py", "torch_tpu", TPU_LIBRARY_PATH=str(found[0]))
+        try:
+            peers["TorchTPU"] = Peer("torch_tpu_dispatch.py", "torch_tpu", TPU_LIBRARY_PATH=str(found[0]))
+        except RuntimeError as error:
+            print(f"no figures of TorchTPU: {error}")
     return peers
 
 
@@ -101,6 +104,7 @@ def bare(case: Case) -> Reading:
     """One execute and destroy of the program that the case runs, timed in C++."""
     import torch_pjrt
 
+    torch_pjrt._C.bench_last_program(0)  # from now on programs are remembered
     eval(case.statement, case.names)
     return Reading(torch_pjrt._C.bench_last_program(3000))
 
@@ -109,7 +113,6 @@ def run(rounds: int) -> Report:
     import torch_pjrt
 
     device = torch_pjrt.device_name()
-    torch_pjrt._C.bench_last_program(0)  # from now on the newest program is remembered
     ours = cases_on(device, torch.accelerator.synchronize)
     cpu = cases_on("cpu", lambda: None)
     # What PyTorch itself needs for such calls: arguments, dispatcher, a result without data.

@@ -35,9 +35,13 @@ std::vector<std::pair<std::string, int64_t>> integer_stats() {
   int64_t fallback_calls = 0;
   for (const auto& [name, n] : eager::fallbacks()) fallback_calls += n;
   return {
-      {"compiles", compile::Stats::get().compiles}, {"hits", compile::Stats::get().hits},
-      {"programs", static_cast<int64_t>(eager::programs().size())}, {"fallbacks", fallback_calls},
-      {"live_bytes", all.current}, {"peak_bytes", all.peak}, {"live_buffers", all.count},
+      {"compiles", compile::Stats::get().compiles},
+      {"hits", compile::Stats::get().hits},
+      {"programs", static_cast<int64_t>(eager::programs().size())},
+      {"fallbacks", fallback_calls},
+      {"live_bytes", all.current},
+      {"peak_bytes", all.peak},
+      {"live_buffers", all.count},
   };
 }
 
@@ -80,6 +84,8 @@ ClientInfo client_info() {
 }
 
 void change_forbidden(int delta) { compile::compile_forbidden += delta; }
-double bench_last(int n) { return runtime::translate([&] { return exec::bench_last_program(n); }); }
+double bench_last(int n) {
+  return runtime::translate([&] { return exec::bench_last_program(n); });
+}
 
 }  // namespace tpj::bindings

@@ -1,5 +1,5 @@
-// What module.cpp may ask of the torch half. Two translation units, because Python's headers and the precompiled torch header do not
-// go together (facts: it would slow every kernel file).
+// What module.cpp may ask of the torch half. Two translation units, because Python's headers and the precompiled torch
+// header do not go together (facts: it would slow every kernel file).
 #pragma once
 
 #include <cstdint>

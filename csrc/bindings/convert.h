@@ -13,7 +13,9 @@
 namespace tpj::bindings {
 
 inline PyObject* none() { return Py_NewRef(Py_None); }
-inline PyObject* to_python(const std::string& s) { return PyUnicode_FromStringAndSize(s.data(), static_cast<Py_ssize_t>(s.size())); }
+inline PyObject* to_python(const std::string& s) {
+  return PyUnicode_FromStringAndSize(s.data(), static_cast<Py_ssize_t>(s.size()));
+}
 inline PyObject* to_python(int64_t v) { return PyLong_FromLongLong(v); }
 inline PyObject* to_python(double v) { return PyFloat_FromDouble(v); }
 

@@ -9,12 +9,18 @@ namespace {
 
 PyObject* type_of(ErrorKind kind) {
   switch (kind) {
-    case ErrorKind::kIndex: return PyExc_IndexError;
-    case ErrorKind::kNotImplemented: return PyExc_NotImplementedError;
-    case ErrorKind::kOutOfMemory: return PyExc_MemoryError;
-    case ErrorKind::kType: return PyExc_TypeError;
-    case ErrorKind::kValue: return PyExc_ValueError;
-    default: return PyExc_RuntimeError;
+    case ErrorKind::kIndex:
+      return PyExc_IndexError;
+    case ErrorKind::kNotImplemented:
+      return PyExc_NotImplementedError;
+    case ErrorKind::kOutOfMemory:
+      return PyExc_MemoryError;
+    case ErrorKind::kType:
+      return PyExc_TypeError;
+    case ErrorKind::kValue:
+      return PyExc_ValueError;
+    default:
+      return PyExc_RuntimeError;
   }
 }
 

@@ -1,5 +1,5 @@
-// The Python module torch_pjrt._C, in plain CPython: registration, statistics, switches. Tensors never pass here; they go through
-// PyTorch's dispatcher.
+// The Python module torch_pjrt._C, in plain CPython: registration, statistics, switches. Tensors never pass here; they
+// go through PyTorch's dispatcher.
 #include <Python.h>
 
 #include <map>
@@ -175,7 +175,15 @@ PyMethodDef kMethods[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 
-PyModuleDef kModule = {PyModuleDef_HEAD_INIT, "torch_pjrt._C", "The core of torch_pjrt.", -1, kMethods, nullptr, nullptr, nullptr, nullptr};
+PyModuleDef kModule = {PyModuleDef_HEAD_INIT,
+                       "torch_pjrt._C",
+                       "The core of torch_pjrt.",
+                       -1,
+                       kMethods,
+                       nullptr,
+                       nullptr,
+                       nullptr,
+                       nullptr};
 
 }  // namespace
 }  // namespace tpj::bindings

@@ -11,7 +11,8 @@ namespace tpj::bindings {
 namespace {
 
 bool is_library(std::string_view file) {
-  return file.find("/torch/") != std::string_view::npos || file.find("/torch_pjrt/") != std::string_view::npos || file.starts_with("<frozen");
+  return file.find("/torch/") != std::string_view::npos || file.find("/torch_pjrt/") != std::string_view::npos ||
+         file.starts_with("<frozen");
 }
 
 std::string find_line() {
@@ -22,7 +23,8 @@ std::string find_line() {
   while (frame != nullptr) {
     PyCodeObject* code = PyFrame_GetCode(frame);
     const char* file = PyUnicode_AsUTF8(code->co_filename);
-    if (file != nullptr && !is_library(file)) where = std::string(file) + ":" + std::to_string(PyFrame_GetLineNumber(frame));
+    if (file != nullptr && !is_library(file))
+      where = std::string(file) + ":" + std::to_string(PyFrame_GetLineNumber(frame));
     Py_DECREF(code);
     PyFrameObject* back = PyFrame_GetBack(frame);
     Py_DECREF(frame);

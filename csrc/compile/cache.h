@@ -1,5 +1,5 @@
-// Program cache in memory: key words -> value. Lookups take no lock; an entry is never moved or removed, so that a pointer to a value
-// stays good.
+// Program cache in memory: key words -> value. Lookups take no lock; an entry is never moved or removed, so that a
+// pointer to a value stays good.
 #pragma once
 
 #include <algorithm>

@@ -37,8 +37,9 @@ Stats& Stats::get() {
   return s;
 }
 
-std::unique_ptr<pjrt::Executable> compile(const pjrt::Client& client, const pjrt::Options& overrides, std::string_view text,
-                                          std::vector<pjrt::TensorType> parameters, CompileRecord record) {
+std::unique_ptr<pjrt::Executable> compile(const pjrt::Client& client, const pjrt::Options& overrides,
+                                          std::string_view text, std::vector<pjrt::TensorType> parameters,
+                                          CompileRecord record) {
   record.where = user_line();
   TPJ_CHECK(compile_forbidden == 0, "[", record.what, "] would compile inside torch_pjrt.no_compile(): ", record.reason,
             record.where.empty() ? "" : ", at ", record.where);

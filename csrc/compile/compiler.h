@@ -28,9 +28,11 @@ struct Stats {
   static Stats& get();
 };
 
-// Compiles for one device. `parameters` are the types of the arguments. Throws what the compiler says with the operator's name.
-std::unique_ptr<pjrt::Executable> compile(const pjrt::Client& client, const pjrt::Options& overrides, std::string_view text,
-                                          std::vector<pjrt::TensorType> parameters, CompileRecord record);
+// Compiles for one device. `parameters` are the types of the arguments. Throws what the compiler says with the
+// operator's name.
+std::unique_ptr<pjrt::Executable> compile(const pjrt::Client& client, const pjrt::Options& overrides,
+                                          std::string_view text, std::vector<pjrt::TensorType> parameters,
+                                          CompileRecord record);
 
 // Newest last; the oldest are dropped beyond 4,096.
 std::vector<CompileRecord> compile_log();

@@ -1,5 +1,5 @@
-// The key of a call: 64-bit words that say everything the program depends on (operator, dtypes, shapes, view geometry, static
-// arguments) and nothing it does not (values). Built without allocation in the usual case.
+// The key of a call: 64-bit words that say everything the program depends on (operator, dtypes, shapes, view geometry,
+// static arguments) and nothing it does not (values). Built without allocation in the usual case.
 #pragma once
 
 #include <bit>

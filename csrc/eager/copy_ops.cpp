@@ -71,8 +71,8 @@ void device_to_device(const at::Tensor& src, const at::Tensor& dst) {
     BufferRef there;
     if (const BufferRef here = from.load()) {
       there = runtime::translate([&] {
-        return c10::make_intrusive<runtime::DeviceBuffer>(here->pjrt().copy_to_device(dst.device().index()), here->type(), dst.device().index(),
-                                                          "copy between devices");
+        return c10::make_intrusive<runtime::DeviceBuffer>(here->pjrt().copy_to_device(dst.device().index()),
+                                                          here->type(), dst.device().index(), "copy between devices");
       });
     }
     // The same geometry over the moved base.
@@ -85,8 +85,8 @@ void device_to_device(const at::Tensor& src, const at::Tensor& dst) {
     return device_to_device(moved, dst);
   }
   // A whole copy shares the buffer: it is immutable, and whoever writes first gets a new one.
-  if (src.scalar_type() == dst.scalar_type() && src.sizes() == dst.sizes() && same_strides(src, dst) && covers_storage(src) &&
-      covers_storage(dst)) {
+  if (src.scalar_type() == dst.scalar_type() && src.sizes() == dst.sizes() && same_strides(src, dst) &&
+      covers_storage(src) && covers_storage(dst)) {
     cell_of(dst).store(cell_of(src).load());
     return;
   }
@@ -109,17 +109,19 @@ void host_to_device(const at::Tensor& src, const at::Tensor& dst) {
   cell_of(dst).store(runtime::upload(host.const_data_ptr(), type, dst.device().index()));
 }
 
-// A CPU tensor with the device tensor's geometry over its bytes: over the buffer itself where the plugin's memory is the host's, else over
-// a copy of it. Valid while it lives; never write to it.
+// A CPU tensor with the device tensor's geometry over its bytes: over the buffer itself where the plugin's memory is
+// the host's, else over a copy of it. Valid while it lives; never write to it.
 at::Tensor host_view(const at::Tensor& src) {
   const Cell& cell = cell_of(src);
   const BufferRef buffer = cell.load();
   const at::TensorOptions options = at::TensorOptions().dtype(src.scalar_type()).device(at::kCPU);
   const size_t item = src.dtype().itemsize();
-  const size_t reach = at::detail::computeStorageNbytes(src.sizes(), src.strides(), item, static_cast<size_t>(src.storage_offset()));
+  const size_t reach =
+      at::detail::computeStorageNbytes(src.sizes(), src.strides(), item, static_cast<size_t>(src.storage_offset()));
   if (!buffer || src.numel() == 0) return at::zeros(src.sizes(), options);
   if (runtime::client().caps().host_visible_buffers && reach <= buffer->type()->nbytes) {
-    auto* data = const_cast<char*>(static_cast<const char*>(buffer->host_data())) + static_cast<size_t>(src.storage_offset()) * item;
+    auto* data = const_cast<char*>(static_cast<const char*>(buffer->host_data())) +
+                 static_cast<size_t>(src.storage_offset()) * item;
     return at::from_blob(data, src.sizes(), src.strides(), [buffer](void*) {}, options);
   }
   // A small view of a large base is packed on the device first.
@@ -142,7 +144,8 @@ at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool) {
   // PyTorch's own text for sizes that do not broadcast.
   if (self.sizes() != dst.sizes()) {
     const auto wide = at::infer_size_dimvector(dst.sizes(), self.sizes());
-    TORCH_CHECK(c10::IntArrayRef(wide) == dst.sizes(), "output with shape ", dst.sizes(), " doesn't match the broadcast shape ", c10::IntArrayRef(wide));
+    TORCH_CHECK(c10::IntArrayRef(wide) == dst.sizes(), "output with shape ", dst.sizes(),
+                " doesn't match the broadcast shape ", c10::IntArrayRef(wide));
   }
   if (dst.numel() == 0 || self.is_same(dst)) return dst;
   if (dst.is_neg() || dst.is_conj()) {
@@ -157,9 +160,12 @@ at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool) {
     host_to_device(self.dim() == dst.dim() && self.sizes() == dst.sizes() ? self : self.expand(dst.sizes()), dst);
   } else if (dst.is_cpu()) {
     at::Tensor host = host_view(self.is_neg() ? at::_neg_view(self) : self.is_conj() ? at::_conj(self) : self);
-    if (self.is_neg() && self.is_conj()) host = host_view(at::_conj(at::_neg_view(self))).neg().conj_physical();
-    else if (self.is_neg()) host = host.neg();
-    else if (self.is_conj()) host = host.conj_physical();
+    if (self.is_neg() && self.is_conj())
+      host = host_view(at::_conj(at::_neg_view(self))).neg().conj_physical();
+    else if (self.is_neg())
+      host = host.neg();
+    else if (self.is_conj())
+      host = host.conj_physical();
     dst.copy_(host.expand(dst.sizes()));
   } else {
     // Another accelerator on either side: by way of the CPU.
@@ -178,25 +184,27 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
   const auto* impl = self.unsafeGetTensorImpl();
   const BufferRef buffer = Cell::of(*impl)->load();
   const size_t at = static_cast<size_t>(impl->storage_offset()) * impl->dtype().itemsize();
-  if (buffer && runtime::client().caps().host_visible_buffers && at + impl->dtype().itemsize() <= buffer->type()->nbytes) {
+  if (buffer && runtime::client().caps().host_visible_buffers &&
+      at + impl->dtype().itemsize() <= buffer->type()->nbytes) {
     const char* data = static_cast<const char*>(buffer->host_data()) + at;
     switch (self.scalar_type()) {
-#define X(name, hlo, size, kind, pjrt, torch)                                            \
-  case c10::ScalarType::torch: {                                                         \
-    c10::impl::ScalarTypeToCPPTypeT<c10::ScalarType::torch> value;                       \
-    std::memcpy(&value, data, sizeof value);                                             \
-    return value;                                                                        \
+#define X(name, hlo, size, kind, pjrt, torch)                      \
+  case c10::ScalarType::torch: {                                   \
+    c10::impl::ScalarTypeToCPPTypeT<c10::ScalarType::torch> value; \
+    std::memcpy(&value, data, sizeof value);                       \
+    return value;                                                  \
   }
       TPJ_DTYPES(X)
 #undef X
-      default: break;
+      default:
+        break;
     }
   }
   return host_view(self).clone().item();
 }
 
-// The size of these results is data: the inputs are read on the host, the result is uploaded. On a plugin whose memory is the host's
-// nothing is copied but the result.
+// The size of these results is data: the inputs are read on the host, the result is uploaded. On a plugin whose memory
+// is the host's nothing is copied but the result.
 at::Tensor masked_select(const at::Tensor& self, const at::Tensor& mask) {
   return at::masked_select(host_view(self), mask.is_cpu() ? mask : host_view(mask)).to(self.device());
 }
@@ -205,7 +213,8 @@ at::Tensor nonzero(const at::Tensor& self) { return at::nonzero(host_view(self))
 
 bool equal(const at::Tensor& self, const at::Tensor& other) {
   TORCH_CHECK(self.device() == other.device() && self.dtype() == other.dtype(),
-              "Expected all tensors to be on the same device, but found at least two devices, ", self.device(), " and ", other.device(), "!");
+              "Expected all tensors to be on the same device, but found at least two devices, ", self.device(), " and ",
+              other.device(), "!");
   if (self.sizes() != other.sizes()) return false;
   return self.numel() == 0 || at::eq(self, other).all().item<bool>();
 }

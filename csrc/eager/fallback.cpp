@@ -35,12 +35,14 @@ void check_devices(const torch::jit::Stack& stack, size_t first) {
   std::optional<c10::Device> device;
   const auto check = [&](const at::Tensor& t) {
     if (!t.defined() || (t.is_cpu() && t.dim() == 0)) return;
-    TORCH_CHECK(!device || *device == t.device(), "Expected all tensors to be on the same device, but found at least two devices, ", *device,
-                " and ", t.device(), "!");
+    TORCH_CHECK(!device || *device == t.device(),
+                "Expected all tensors to be on the same device, but found at least two devices, ", *device, " and ",
+                t.device(), "!");
     device = t.device();
   };
   for (size_t i = first; i < stack.size(); ++i) {
-    if (stack[i].isTensor()) check(stack[i].toTensor());
+    if (stack[i].isTensor())
+      check(stack[i].toTensor());
     else if (stack[i].isTensorList())
       for (const at::Tensor& t : stack[i].toTensorVector()) check(t);
   }
@@ -53,13 +55,15 @@ void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   TORCH_CHECK_NOT_IMPLEMENTED(flags().FALLBACK != "error", name, " has no program on device '", device,
                               "', and TORCH_PJRT_FALLBACK=error forbids to run it on the CPU");
   if (count(name) && flags().FALLBACK == "warn")
-    TORCH_WARN(name, " has no program on device '", device, "': it runs on the CPU, with copies both ways. torch_pjrt.fallbacks() counts such ",
+    TORCH_WARN(name, " has no program on device '", device,
+               "': it runs on the CPU, with copies both ways. torch_pjrt.fallbacks() counts such ",
                "calls; TORCH_PJRT_FALLBACK=error turns them into errors.");
   at::native::cpu_fallback(op, stack, /*error_on_views=*/true);
 }
 
 void sparse_error(const c10::OperatorHandle& op, torch::jit::Stack*) {
-  TORCH_CHECK_NOT_IMPLEMENTED(false, c10::toString(op.operator_name()), ": only strided tensors live on ", runtime::config().device_name);
+  TORCH_CHECK_NOT_IMPLEMENTED(false, c10::toString(op.operator_name()), ": only strided tensors live on ",
+                              runtime::config().device_name);
 }
 
 }  // namespace
@@ -75,9 +79,11 @@ void reset_fallbacks() {
 }
 
 void register_fallback() {
-  static torch::Library& all = *new torch::Library(torch::Library::IMPL, "_", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  static torch::Library& all =
+      *new torch::Library(torch::Library::IMPL, "_", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
   all.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
-  static torch::Library& sparse = *new torch::Library(torch::Library::IMPL, "_", c10::DispatchKey::SparsePrivateUse1, __FILE__, __LINE__);
+  static torch::Library& sparse =
+      *new torch::Library(torch::Library::IMPL, "_", c10::DispatchKey::SparsePrivateUse1, __FILE__, __LINE__);
   sparse.fallback(torch::CppFunction::makeFromBoxedFunction<&sparse_error>());
 }
 

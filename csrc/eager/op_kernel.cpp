@@ -20,12 +20,23 @@ namespace tpj::eager {
 namespace {
 
 // Tags of key words; exec::Inputs::add_tensor uses 1.
-enum Tag : uint64_t { kNone = 2, kHostScalar, kNumberInput, kKnownNumber, kInt, kBool, kString, kList, kOther, kUndefined };
+enum Tag : uint64_t {
+  kNone = 2,
+  kHostScalar,
+  kNumberInput,
+  kKnownNumber,
+  kInt,
+  kBool,
+  kString,
+  kList,
+  kOther,
+  kUndefined
+};
 
 [[noreturn]] void mixed_devices(const exec::Inputs& inputs, const at::Tensor& t) {
   const int index = inputs.device < 0 ? runtime::current_device() : inputs.device;
-  TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ", runtime::config().device_name, ":",
-              index, " and ", t.device(), "!");
+  TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ",
+              runtime::config().device_name, ":", index, " and ", t.device(), "!");
   std::abort();  // not reached
 }
 
@@ -81,7 +92,8 @@ class KeyMaker {
  private:
   void number(const c10::IValue& v, size_t arg) {
     if (exec::is_known(form_, arg, v)) {
-      in_.key.word(uint64_t{kKnownNumber} | static_cast<uint64_t>(v.isInt()) << 8 | static_cast<uint64_t>(v.isBool()) << 9);
+      in_.key.word(uint64_t{kKnownNumber} | static_cast<uint64_t>(v.isInt()) << 8 |
+                   static_cast<uint64_t>(v.isBool()) << 9);
       if (v.isInt()) return in_.key.word(v.toInt());
       if (v.isComplexDouble()) {
         in_.key.real(v.toComplexDouble().real());
@@ -110,9 +122,11 @@ class KeyMaker {
   void host_tensor(c10::IValue& v, size_t arg) {
     const at::Tensor& t = v.toTensor();
     const bool uploads = std::find(host_args_.begin(), host_args_.end(), static_cast<int>(arg)) != host_args_.end();
-    const bool written = std::find(form_.mutated.begin(), form_.mutated.end(), static_cast<int>(arg)) != form_.mutated.end();
+    const bool written =
+        std::find(form_.mutated.begin(), form_.mutated.end(), static_cast<int>(arg)) != form_.mutated.end();
     if (uploads && t.is_cpu()) {
-      v = t.to(c10::Device(c10::kPrivateUse1, static_cast<c10::DeviceIndex>(in_.device < 0 ? runtime::current_device() : in_.device)));
+      v = t.to(c10::Device(c10::kPrivateUse1,
+                           static_cast<c10::DeviceIndex>(in_.device < 0 ? runtime::current_device() : in_.device)));
       in_.add_tensor(*v.toTensor().unsafeGetTensorImpl(), true);
       return;
     }
@@ -178,8 +192,8 @@ InputsScope::InputsScope() {
 
 InputsScope::~InputsScope() { spare_inputs().emplace_back(inputs_); }
 
-void add_arguments(exec::Inputs& inputs, const c10::OperatorHandle& op, const exec::Form& form, torch::jit::Stack& stack,
-                   const std::vector<int>& host_args) {
+void add_arguments(exec::Inputs& inputs, const c10::OperatorHandle& op, const exec::Form& form,
+                   torch::jit::Stack& stack, const std::vector<int>& host_args) {
   const size_t n = op.schema().arguments().size(), first = stack.size() - n;
   KeyMaker maker(inputs, form, host_args);
   for (size_t i = 0; i < n; ++i) maker.add(stack[first + i], i);
@@ -202,17 +216,21 @@ torch::jit::Stack meta_arguments(exec::Lowering& lowering, const exec::Form& for
     if (!seen[i]) seen[i] = true, dtypes[i] = t.scalar_type();
   };
   const auto each = [](const c10::IValue& v, const auto& f) {
-    if (v.isTensor()) f(v.toTensor());
+    if (v.isTensor())
+      f(v.toTensor());
     else if (v.isList())
       for (const c10::IValue& item : v.toListRef())
         if (item.isTensor()) f(item.toTensor());
   };
   for (size_t i = first; i < stack.size(); ++i) each(stack[i], visit);
-  for (size_t i = 0; i < inputs.cells.size(); ++i) lowering.add_cell(inputs.types[i], inputs.cells[i]->nbytes(), dtypes[i]);
+  for (size_t i = 0; i < inputs.cells.size(); ++i)
+    lowering.add_cell(inputs.types[i], inputs.cells[i]->nbytes(), dtypes[i]);
 
   const auto to_meta = [&](const at::Tensor& t, exec::ArgPath path) -> at::Tensor {
     if (!t.defined()) return t;
-    if (t.is_privateuseone()) return lowering.tensor(static_cast<int>(cell_index(t)), *t.unsafeGetTensorImpl(), path, !form.is_out[static_cast<size_t>(path.arg)]);
+    if (t.is_privateuseone())
+      return lowering.tensor(static_cast<int>(cell_index(t)), *t.unsafeGetTensorImpl(), path,
+                             !form.is_out[static_cast<size_t>(path.arg)]);
     return lowering.number(t, path);
   };
   torch::jit::Stack out;
@@ -228,7 +246,8 @@ torch::jit::Stack meta_arguments(exec::Lowering& lowering, const exec::Form& for
     } else if (v.isOptionalTensorList()) {
       c10::List<std::optional<at::Tensor>> list;
       for (const std::optional<at::Tensor>& t : v.toOptionalTensorVector())
-        list.push_back(t && t->defined() ? std::optional<at::Tensor>(to_meta(*t, {arg, static_cast<int>(list.size())})) : std::nullopt);
+        list.push_back(t && t->defined() ? std::optional<at::Tensor>(to_meta(*t, {arg, static_cast<int>(list.size())}))
+                                         : std::nullopt);
       out.push_back(list);
     } else if (v.isGenerator()) {
       out.push_back(c10::IValue());
@@ -241,7 +260,8 @@ torch::jit::Stack meta_arguments(exec::Lowering& lowering, const exec::Form& for
   return out;
 }
 
-std::string miss_reason(const void* op, const exec::Inputs&, const c10::OperatorHandle& handle, const torch::jit::Stack& stack) {
+std::string miss_reason(const void* op, const exec::Inputs&, const c10::OperatorHandle& handle,
+                        const torch::jit::Stack& stack) {
   static std::mutex& mutex = *new std::mutex;
   static auto& last = *new std::unordered_map<const void*, std::vector<std::string>>;
   std::vector<std::string> now = describe(handle, stack);
@@ -249,25 +269,29 @@ std::string miss_reason(const void* op, const exec::Inputs&, const c10::Operator
   std::vector<std::string>& before = last[op];
   std::string reason = before.empty() ? "first call" : "";
   for (size_t i = 0; i < before.size() && i < now.size(); ++i)
-    if (before[i] != now[i]) reason += str(reason.empty() ? "" : "; ", now[i], " (was ", before[i].substr(before[i].find(' ') + 1), ")");
+    if (before[i] != now[i])
+      reason += str(reason.empty() ? "" : "; ", now[i], " (was ", before[i].substr(before[i].find(' ') + 1), ")");
   if (reason.empty()) reason = "same arguments, but how their storages hold or share them differs";
   before = std::move(now);
   return reason;
 }
 
 OpKernel::OpKernel(const c10::OperatorHandle& op, exec::Form form, std::vector<int> host_args)
-    : form_(std::move(form)), host_args_(std::move(host_args)), name_(c10::toString(op.operator_name())),
+    : form_(std::move(form)),
+      host_args_(std::move(host_args)),
+      name_(c10::toString(op.operator_name())),
       n_args_(op.schema().arguments().size()) {}
 
 namespace {
 
-// PyTorch's kernels refuse to write where the result would depend on the order of writing; its meta kernels do not look.
+// PyTorch's kernels refuse to write where the result would depend on the order of writing; its meta kernels do not
+// look.
 void check_overlap(const exec::Form& form, const torch::jit::Stack& stack, size_t n_args) {
   const size_t first = stack.size() - n_args;
   for (int m : form.mutated) {
     const c10::IValue& v = stack[first + static_cast<size_t>(m)];
     if (!v.isTensor() || !v.toTensor().defined()) continue;
-    if (!form.row->options.fills) at::assert_no_internal_overlap(v.toTensor());
+    if (!form.row->options.may_overlap) at::assert_no_internal_overlap(v.toTensor());
     for (size_t i = first; i < stack.size(); ++i)
       if (i != first + static_cast<size_t>(m) && stack[i].isTensor() && stack[i].toTensor().defined())
         at::assert_no_partial_overlap(v.toTensor(), stack[i].toTensor());
@@ -292,14 +316,16 @@ c10::IValue host_argument(const c10::IValue& v) {
   }
   if (v.isOptionalTensorList()) {
     c10::List<std::optional<at::Tensor>> list;
-    for (const auto& t : v.toOptionalTensorVector()) list.push_back(t ? std::optional<at::Tensor>(stand_in(*t)) : std::nullopt);
+    for (const auto& t : v.toOptionalTensorVector())
+      list.push_back(t ? std::optional<at::Tensor>(stand_in(*t)) : std::nullopt);
     return list;
   }
   if (v.isGenerator()) return at::detail::createCPUGenerator();
   return v;
 }
 
-// A call failed before it ran. The CPU's kernel words the mistake best: if the same call fails there, that error is raised.
+// A call failed before it ran. The CPU's kernel words the mistake best: if the same call fails there, that error is
+// raised.
 void raise_as_cpu(const c10::OperatorHandle& op, const torch::jit::Stack& stack, size_t n_args) {
   constexpr int64_t kLargest = int64_t{1} << 24;  // elements: larger arguments are not worth a copy
   torch::jit::Stack args;
@@ -313,19 +339,22 @@ void raise_as_cpu(const c10::OperatorHandle& op, const torch::jit::Stack& stack,
 
 }  // namespace
 
-std::unique_ptr<exec::Program> OpKernel::compile(const c10::OperatorHandle& op, const exec::Inputs& inputs, const torch::jit::Stack& stack) {
+std::unique_ptr<exec::Program> OpKernel::compile(const c10::OperatorHandle& op, const exec::Inputs& inputs,
+                                                 const torch::jit::Stack& stack) {
   check_overlap(form_, stack, n_args_);
   exec::Lowering lowering(name_);
   const torch::jit::Stack arguments = meta_arguments(lowering, form_, inputs, stack);
   torch::jit::Stack returns = arguments;
   lowering.call(op, form_, returns, true);
   const torch::jit::Stack originals(stack.end() - static_cast<std::ptrdiff_t>(n_args_), stack.end());
-  return lowering.finish(returns, arguments, originals, [&](std::string_view text, std::vector<pjrt::TensorType> params) {
-    compile::CompileRecord record;
-    record.what = name_;
-    record.reason = miss_reason(this, inputs, op, stack);
-    return compile::compile(runtime::client(), runtime::config().compile_overrides, text, std::move(params), std::move(record));
-  });
+  return lowering.finish(returns, arguments, originals,
+                         [&](std::string_view text, std::vector<pjrt::TensorType> params) {
+                           compile::CompileRecord record;
+                           record.what = name_;
+                           record.reason = miss_reason(this, inputs, op, stack);
+                           return compile::compile(runtime::client(), runtime::config().compile_overrides, text,
+                                                   std::move(params), std::move(record));
+                         });
 }
 
 const exec::Program& OpKernel::program(const c10::OperatorHandle& op, exec::Inputs& inputs, torch::jit::Stack& stack) {
@@ -346,8 +375,8 @@ const exec::Program& OpKernel::program(const c10::OperatorHandle& op, exec::Inpu
   return *programs().insert(inputs.key.words(), hash, std::move(made));
 }
 
-// Boolean masks among the indices become positions, as on every device: their number is data, so it is read. A single mask to write
-// through stays: the row takes it as it is.
+// Boolean masks among the indices become positions, as on every device: their number is data, so it is read. A single
+// mask to write through stays: the row takes it as it is.
 void OpKernel::expand_masks(torch::jit::Stack& stack) const {
   const size_t first = stack.size() - n_args_;
   for (int arg : host_args_) {

@@ -18,7 +18,8 @@ class OpKernel final : public c10::OperatorKernel {
 
  private:
   const exec::Program& program(const c10::OperatorHandle& op, exec::Inputs& inputs, torch::jit::Stack& stack);
-  std::unique_ptr<exec::Program> compile(const c10::OperatorHandle& op, const exec::Inputs& inputs, const torch::jit::Stack& stack);
+  std::unique_ptr<exec::Program> compile(const c10::OperatorHandle& op, const exec::Inputs& inputs,
+                                         const torch::jit::Stack& stack);
   void expand_masks(torch::jit::Stack& stack) const;
 
   exec::Form form_;
@@ -28,13 +29,16 @@ class OpKernel final : public c10::OperatorKernel {
 };
 
 // ---- keys, for every kernel that caches programs
-// Appends the arguments to inputs.key and its cells. CPU tensors other than 0-d ones are an error, or uploaded where `host_args` says.
-void add_arguments(exec::Inputs& inputs, const c10::OperatorHandle& op, const exec::Form& form, torch::jit::Stack& stack,
-                   const std::vector<int>& host_args);
+// Appends the arguments to inputs.key and its cells. CPU tensors other than 0-d ones are an error, or uploaded where
+// `host_args` says.
+void add_arguments(exec::Inputs& inputs, const c10::OperatorHandle& op, const exec::Form& form,
+                   torch::jit::Stack& stack, const std::vector<int>& host_args);
 // The arguments with meta tensors in place of device tensors, for Lowering.
-torch::jit::Stack meta_arguments(exec::Lowering& lowering, const exec::Form& form, const exec::Inputs& inputs, const torch::jit::Stack& stack);
+torch::jit::Stack meta_arguments(exec::Lowering& lowering, const exec::Form& form, const exec::Inputs& inputs,
+                                 const torch::jit::Stack& stack);
 // Why this key is new: compared with the last key of the operator.
-std::string miss_reason(const void* op, const exec::Inputs& inputs, const c10::OperatorHandle& handle, const torch::jit::Stack& stack);
+std::string miss_reason(const void* op, const exec::Inputs& inputs, const c10::OperatorHandle& handle,
+                        const torch::jit::Stack& stack);
 
 // All programs of the process.
 compile::Cache<exec::Program>& programs();

@@ -30,7 +30,9 @@ exec::Form make_form(const lower::Row& row, const FunctionSchema& schema) {
   form.row = &row;
   const auto& args = schema.arguments();
   for (size_t i = 0; i < args.size(); ++i) {
-    const auto named = [&](const auto& list) { return std::find(list.begin(), list.end(), args[i].name()) != list.end(); };
+    const auto named = [&](const auto& list) {
+      return std::find(list.begin(), list.end(), args[i].name()) != list.end();
+    };
     if (is_written(args[i]) || named(row.options.mutates)) form.mutated.push_back(static_cast<int>(i));
     form.is_out.push_back(is_written(args[i]) && args[i].kwarg_only());
     form.is_number.push_back(takes_number(args[i].type()));
@@ -42,8 +44,8 @@ exec::Form make_form(const lower::Row& row, const FunctionSchema& schema) {
   if (!row.options.meta.empty()) {
     const std::string name(row.options.meta);
     const size_t dot = name.find('.');
-    form.meta = c10::Dispatcher::singleton().findSchemaOrThrow(("aten::" + name.substr(0, dot)).c_str(),
-                                                              dot == std::string::npos ? "" : name.substr(dot + 1).c_str());
+    form.meta = c10::Dispatcher::singleton().findSchemaOrThrow(
+        ("aten::" + name.substr(0, dot)).c_str(), dot == std::string::npos ? "" : name.substr(dot + 1).c_str());
   }
   return form;
 }
@@ -64,7 +66,8 @@ bool is_out_form(const FunctionSchema& functional, const FunctionSchema& variant
 std::vector<int> host_args(const FunctionSchema& schema) {
   std::vector<int> out;
   for (size_t i = 0; i < schema.arguments().size(); ++i)
-    if (schema.arguments()[i].name() == "indices" && schema.name().find("index") != std::string::npos) out.push_back(static_cast<int>(i));
+    if (schema.arguments()[i].name() == "indices" && schema.name().find("index") != std::string::npos)
+      out.push_back(static_cast<int>(i));
   return out;
 }
 
@@ -85,26 +88,33 @@ void register_rows(torch::Library& lib) {
   const auto add = [&](const lower::Row& row, const OperatorHandle& op) {
     if (row.name == "arange.start_out") return;  // storage_ops.cpp: its size depends on its numbers
     const std::string name = c10::toString(op.operator_name());
-    TORCH_CHECK(registered().emplace(name, row.name).second, "two rows serve ", name, ": ", registered()[name], " and ", row.name);
+    TORCH_CHECK(registered().emplace(name, row.name).second, "two rows serve ", name, ": ", registered()[name], " and ",
+                row.name);
     lib.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunctor(make_kernel(row, op)));
   };
   for (const lower::Row& row : lower::rows()) {
     if (row.options.internal) continue;
     const std::string full(row.name);
     const size_t dot = full.find('.');
-    const std::string base = "aten::" + full.substr(0, dot), overload = dot == std::string::npos ? "" : full.substr(dot + 1);
+    const std::string base = "aten::" + full.substr(0, dot),
+                      overload = dot == std::string::npos ? "" : full.substr(dot + 1);
     const auto op = dispatcher.findSchema({base, overload});
     TORCH_CHECK(op.has_value(), "row ", full, " names no operator of this PyTorch");
     add(row, *op);
     const FunctionSchema& schema = op->schema();
-    if (std::any_of(schema.arguments().begin(), schema.arguments().end(), is_written) || !row.options.mutates.empty()) continue;
-    if (const auto in_place = dispatcher.findSchema({base + "_", overload}); in_place && !lower::find_row(full.substr(0, dot) + "_" + full.substr(std::min(dot, full.size()))))
+    if (std::any_of(schema.arguments().begin(), schema.arguments().end(), is_written) || !row.options.mutates.empty())
+      continue;
+    if (const auto in_place = dispatcher.findSchema({base + "_", overload});
+        in_place && !lower::find_row(full.substr(0, dot) + "_" + full.substr(std::min(dot, full.size()))))
       add(row, *in_place);
     for (const OperatorHandle& other : overloads[base])
-      if (is_out_form(schema, other.schema()) && !lower::find_row(c10::toString(other.operator_name()).substr(6))) add(row, other);
+      if (is_out_form(schema, other.schema()) && !lower::find_row(c10::toString(other.operator_name()).substr(6)))
+        add(row, other);
   }
 }
 
-std::vector<std::pair<std::string, std::string>> registered_rows() { return {registered().begin(), registered().end()}; }
+std::vector<std::pair<std::string, std::string>> registered_rows() {
+  return {registered().begin(), registered().end()};
+}
 
 }  // namespace tpj::eager

@@ -20,10 +20,12 @@ c10::Device device_or_current(std::optional<c10::Device> device) {
   return {c10::kPrivateUse1, static_cast<c10::DeviceIndex>(runtime::current_device())};
 }
 
-c10::ScalarType checked(std::optional<c10::ScalarType> dtype, std::optional<c10::Layout> layout, std::optional<bool> pin_memory) {
+c10::ScalarType checked(std::optional<c10::ScalarType> dtype, std::optional<c10::Layout> layout,
+                        std::optional<bool> pin_memory) {
   const c10::ScalarType t = c10::dtype_or_default(dtype);
   runtime::to_dtype(t);  // throws for what no program can hold
-  TORCH_CHECK_NOT_IMPLEMENTED(c10::layout_or_default(layout) == c10::kStrided, "only strided tensors live on ", runtime::config().device_name);
+  TORCH_CHECK_NOT_IMPLEMENTED(c10::layout_or_default(layout) == c10::kStrided, "only strided tensors live on ",
+                              runtime::config().device_name);
   TORCH_CHECK(!pin_memory.value_or(false), "Only dense CPU tensors can be pinned");
   return t;
 }
@@ -35,19 +37,23 @@ at::Tensor filled_if_deterministic(at::Tensor t) {
 }
 
 at::Tensor empty(c10::IntArrayRef size, std::optional<c10::ScalarType> dtype, std::optional<c10::Layout> layout,
-                 std::optional<c10::Device> device, std::optional<bool> pin_memory, std::optional<c10::MemoryFormat> format) {
+                 std::optional<c10::Device> device, std::optional<bool> pin_memory,
+                 std::optional<c10::MemoryFormat> format) {
   const c10::ScalarType t = checked(dtype, layout, pin_memory);
   runtime::client();
   const c10::DeviceGuard guard(device_or_current(device));
-  return filled_if_deterministic(at::detail::empty_generic(size, c10::GetAllocator(c10::kPrivateUse1), kKeys, t, format));
+  return filled_if_deterministic(
+      at::detail::empty_generic(size, c10::GetAllocator(c10::kPrivateUse1), kKeys, t, format));
 }
 
 at::Tensor empty_strided(c10::IntArrayRef size, c10::IntArrayRef stride, std::optional<c10::ScalarType> dtype,
-                         std::optional<c10::Layout> layout, std::optional<c10::Device> device, std::optional<bool> pin_memory) {
+                         std::optional<c10::Layout> layout, std::optional<c10::Device> device,
+                         std::optional<bool> pin_memory) {
   const c10::ScalarType t = checked(dtype, layout, pin_memory);
   runtime::client();
   const c10::DeviceGuard guard(device_or_current(device));
-  return filled_if_deterministic(at::detail::empty_strided_generic(size, stride, c10::GetAllocator(c10::kPrivateUse1), kKeys, t));
+  return filled_if_deterministic(
+      at::detail::empty_strided_generic(size, stride, c10::GetAllocator(c10::kPrivateUse1), kKeys, t));
 }
 
 // Grows the storage where the tensor's geometry needs it; never shrinks it.
@@ -70,13 +76,14 @@ const at::Tensor& resize_(const at::Tensor& self, c10::IntArrayRef size, std::op
     impl->empty_tensor_restride(*format);
   }
   grow_storage(impl);
-  if (static_cast<int64_t>(impl->unsafe_storage().nbytes()) > old_bytes && at::globalContext().deterministicAlgorithms() &&
-      at::globalContext().deterministicFillUninitializedMemory())
+  if (static_cast<int64_t>(impl->unsafe_storage().nbytes()) > old_bytes &&
+      at::globalContext().deterministicAlgorithms() && at::globalContext().deterministicFillUninitializedMemory())
     at::native::fill_resize_deterministic_(self, old_bytes);
   return self;
 }
 
-at::Tensor& set_storage_offset(at::Tensor& self, c10::Storage source, int64_t offset, c10::IntArrayRef size, c10::IntArrayRef stride) {
+at::Tensor& set_storage_offset(at::Tensor& self, c10::Storage source, int64_t offset, c10::IntArrayRef size,
+                               c10::IntArrayRef stride) {
   at::native::checkSetStorage(self, std::move(source), offset, size, stride);
   auto* impl = self.unsafeGetTensorImpl();
   impl->set_storage_offset(offset);
@@ -104,7 +111,8 @@ at::Tensor& set_empty(at::Tensor& self) {
   return set_storage_offset(self, std::move(storage), 0, {0}, {});
 }
 
-at::Tensor as_strided(const at::Tensor& self, c10::IntArrayRef size, c10::IntArrayRef stride, std::optional<int64_t> offset) {
+at::Tensor as_strided(const at::Tensor& self, c10::IntArrayRef size, c10::IntArrayRef stride,
+                      std::optional<int64_t> offset) {
   return at::native::as_strided_tensorimpl(self, size, stride, offset);
 }
 
@@ -114,7 +122,9 @@ at::Tensor reshape_alias(const at::Tensor& self, c10::IntArrayRef size, c10::Int
   return at::native::_reshape_alias(self, size, stride);
 }
 
-at::Tensor unfold(const at::Tensor& self, int64_t dim, int64_t size, int64_t step) { return at::native::unfold(self, dim, size, step); }
+at::Tensor unfold(const at::Tensor& self, int64_t dim, int64_t size, int64_t step) {
+  return at::native::unfold(self, dim, size, step);
+}
 
 // The size depends on the numbers, which are no part of a key: the output gets it first.
 at::Tensor& arange(const at::Scalar& start, const at::Scalar& end, const at::Scalar& step, at::Tensor& out) {
@@ -130,7 +140,9 @@ at::Tensor& arange(const at::Scalar& start, const at::Scalar& end, const at::Sca
 
 // Module.to() keeps the identity of parameters (tied weights) when this says yes; our tensors are plain TensorImpls.
 bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& from) {
-  const auto plain = [](const at::Tensor& t) { return t.layout() == c10::kStrided && (t.is_cpu() || t.is_privateuseone()); };
+  const auto plain = [](const at::Tensor& t) {
+    return t.layout() == c10::kStrided && (t.is_cpu() || t.is_privateuseone());
+  };
   return plain(self) && plain(from);
 }
 

@@ -63,32 +63,48 @@ void put(NumberKey& key, T value) {
 
 void put(NumberKey& key, const c10::Scalar& s, DType dtype) {
   switch (dtype) {
-    case DType::Bool: return put(key, s.to<bool>());
-    case DType::U8: return put(key, s.to<uint8_t>());
-    case DType::U16: return put(key, s.to<uint16_t>());
-    case DType::U32: return put(key, s.to<uint32_t>());
-    case DType::U64: return put(key, s.to<uint64_t>());
-    case DType::I8: return put(key, s.to<int8_t>());
-    case DType::I16: return put(key, s.to<int16_t>());
-    case DType::I32: return put(key, s.to<int32_t>());
-    case DType::I64: return put(key, s.to<int64_t>());
-    case DType::F32: return put(key, static_cast<float>(s.to<double>()));
-    case DType::F64: return put(key, s.to<double>());
+    case DType::Bool:
+      return put(key, s.to<bool>());
+    case DType::U8:
+      return put(key, s.to<uint8_t>());
+    case DType::U16:
+      return put(key, s.to<uint16_t>());
+    case DType::U32:
+      return put(key, s.to<uint32_t>());
+    case DType::U64:
+      return put(key, s.to<uint64_t>());
+    case DType::I8:
+      return put(key, s.to<int8_t>());
+    case DType::I16:
+      return put(key, s.to<int16_t>());
+    case DType::I32:
+      return put(key, s.to<int32_t>());
+    case DType::I64:
+      return put(key, s.to<int64_t>());
+    case DType::F32:
+      return put(key, static_cast<float>(s.to<double>()));
+    case DType::F64:
+      return put(key, s.to<double>());
     case DType::C64: {
       const auto z = s.to<c10::complex<double>>();
       return put(key, c10::complex<float>(static_cast<float>(z.real()), static_cast<float>(z.imag())));
     }
-    case DType::C128: return put(key, s.to<c10::complex<double>>());
-    default: TPJ_ASSERT(false, "numbers are not passed as ", info(dtype).name);
+    case DType::C128:
+      return put(key, s.to<c10::complex<double>>());
+    default:
+      TPJ_ASSERT(false, "numbers are not passed as ", info(dtype).name);
   }
 }
 
 // A CPU 0-d tensor's value; Python's numbers arrive as float64 or int64 tensors and are read in place.
 c10::Scalar read_scalar(const at::Tensor& t) {
   switch (t.scalar_type()) {
-    case c10::ScalarType::Double: return *static_cast<const double*>(t.const_data_ptr());
-    case c10::ScalarType::Long: return *static_cast<const int64_t*>(t.const_data_ptr());
-    default: return t.item();
+    case c10::ScalarType::Double:
+      return *static_cast<const double*>(t.const_data_ptr());
+    case c10::ScalarType::Long:
+      return *static_cast<const int64_t*>(t.const_data_ptr());
+    default:
+      return t.item();
   }
 }
 
@@ -99,8 +115,9 @@ int Inputs::add_cell(runtime::Cell* cell) {
     cells.push_back(cell);
     types.push_back(cell->type());
     if (device != cell->device()) [[unlikely]] {
-      TORCH_CHECK(device < 0, "Expected all tensors to be on the same device, but found at least two devices, ", runtime::config().device_name,
-                  ":", device, " and ", runtime::config().device_name, ":", cell->device(), "!");
+      TORCH_CHECK(device < 0, "Expected all tensors to be on the same device, but found at least two devices, ",
+                  runtime::config().device_name, ":", device, " and ", runtime::config().device_name, ":",
+                  cell->device(), "!");
       device = cell->device();
     }
     return static_cast<int>(cells.size()) - 1;
@@ -143,8 +160,9 @@ int Inputs::add_tensor(const c10::TensorImpl& t, bool may_be_block) {
   const auto sizes = t.sizes();
   const auto strides = t.strides();
   // Tag 1 for a tensor; rank, dtype and flags share its word.
-  key.word(uint64_t{1} | static_cast<uint64_t>(sizes.size()) << 8 | static_cast<uint64_t>(t.dtype().toScalarType()) << 24 |
-           static_cast<uint64_t>(t.is_wrapped_number()) << 32 | static_cast<uint64_t>(index) << 40);
+  key.word(uint64_t{1} | static_cast<uint64_t>(sizes.size()) << 8 |
+           static_cast<uint64_t>(t.dtype().toScalarType()) << 24 | static_cast<uint64_t>(t.is_wrapped_number()) << 32 |
+           static_cast<uint64_t>(index) << 40);
   key.word(type);
   key.word(static_cast<uint64_t>(cells[static_cast<size_t>(index)]->nbytes()));
   key.word(may_be_block && is_block_of(t, type) ? kAnyBlock : t.storage_offset());

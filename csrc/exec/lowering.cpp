@@ -43,12 +43,14 @@ Value constant_number(Builder& b, const c10::IValue& v, DType t) {
   return b.constant(type, value_of(v).real());
 }
 
-// PyTorch's promotion over the tensor arguments (not lists of indices or masks: those do not take part where they occur).
+// PyTorch's promotion over the tensor arguments (not lists of indices or masks: those do not take part where they
+// occur).
 DType common_dtype(const torch::jit::Stack& stack) {
   at::native::ResultTypeState state{};
   bool any = false;
   for (const c10::IValue& v : stack)
-    if (v.isTensor() && v.toTensor().defined()) state = at::native::update_result_type_state(v.toTensor(), state), any = true;
+    if (v.isTensor() && v.toTensor().defined())
+      state = at::native::update_result_type_state(v.toTensor(), state), any = true;
   return any ? to_dtype(at::native::result_type(state)) : DType::F32;
 }
 
@@ -80,17 +82,21 @@ int Lowering::add_cell(const BufferType* type, size_t nbytes, c10::ScalarType fa
   cell.fallback_dtype = fallback_dtype;
   cell.is_input = true;
   // The meta storage that stands for it.
-  keep_alive_.push_back(at::empty({static_cast<int64_t>(nbytes)}, at::TensorOptions().dtype(at::kByte).device(at::kMeta)));
+  keep_alive_.push_back(
+      at::empty({static_cast<int64_t>(nbytes)}, at::TensorOptions().dtype(at::kByte).device(at::kMeta)));
   by_storage_[keep_alive_.back().storage().unsafeGetStorageImpl()] = static_cast<int>(cells_.size());
   cells_.push_back(cell);
   return static_cast<int>(cells_.size()) - 1;
 }
 
 at::Tensor Lowering::tensor(int cell, const c10::TensorImpl& like, ArgPath path, bool may_be_block) {
-  const auto at_cell = std::find_if(by_storage_.begin(), by_storage_.end(), [&](const auto& e) { return e.second == cell; });
+  const auto at_cell =
+      std::find_if(by_storage_.begin(), by_storage_.end(), [&](const auto& e) { return e.second == cell; });
   TPJ_ASSERT(at_cell != by_storage_.end());
-  c10::Storage storage(c10::intrusive_ptr<c10::StorageImpl>::unsafe_reclaim_from_nonowning(const_cast<c10::StorageImpl*>(at_cell->first)));
-  at::Tensor t = at::detail::make_tensor<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(c10::DispatchKey::Meta), like.dtype());
+  c10::Storage storage(c10::intrusive_ptr<c10::StorageImpl>::unsafe_reclaim_from_nonowning(
+      const_cast<c10::StorageImpl*>(at_cell->first)));
+  at::Tensor t = at::detail::make_tensor<c10::TensorImpl>(std::move(storage),
+                                                          c10::DispatchKeySet(c10::DispatchKey::Meta), like.dtype());
   t.unsafeGetTensorImpl()->set_sizes_and_strides(like.sizes(), like.strides(), like.storage_offset());
   if (like.is_wrapped_number()) t.unsafeGetTensorImpl()->set_wrapped_number(true);
   if (may_be_block && Inputs::is_block_of(like, cells_[static_cast<size_t>(cell)].type)) {
@@ -155,24 +161,45 @@ Value Lowering::block_number(const at::Tensor& meta) {
   return p;
 }
 
+// A view with stride 0 shows an element several times. Of the repetitions that the operator changed the last counts, as
+// if they were written one after the other. Shrinks `view` to one repetition.
+Value Lowering::merge_repetitions(const at::Tensor& meta, Value value, View& view) {
+  constexpr int64_t kMost = 64;
+  Value before = read(meta);
+  for (size_t i = 0; i < view.sizes.size(); ++i) {
+    const auto dim = static_cast<int64_t>(i);
+    if (view.strides[i] != 0 || view.sizes[i] <= 1) continue;
+    TORCH_CHECK_NOT_IMPLEMENTED(view.sizes[i] <= kMost, name_, ": writing to a tensor that repeats its elements ",
+                                view.sizes[i], " times");
+    const Value old = b_.slice_dim(before, dim, 0, 1);
+    Value merged = old;
+    for (int64_t k = 0; k < view.sizes[i]; ++k) {
+      const Value now = b_.slice_dim(value, dim, k, k + 1);
+      merged = b_.select(b_.compare(hlo::Cmp::EQ, now, old), merged, now);
+    }
+    value = merged;
+    before = old;
+    view.sizes[i] = 1;
+  }
+  return value;
+}
+
 void Lowering::write(const at::Tensor& meta, const Value& value) {
   if (meta.numel() == 0) return;
   SymbolicCell& cell = cell_of(meta);
   View view = view_of(meta);
-  TPJ_ASSERT(value.dims() == view.sizes, name_, ": result ", value.type.str(), " where ", view.type().str(), " was expected");
+  TPJ_ASSERT(value.dims() == view.sizes, name_, ": result ", value.type.str(), " where ", view.type().str(),
+             " was expected");
   Value cast = lower::cast(b_, value, view.dtype);
-  // Only fills get here with a view that repeats elements: every repetition has the same value.
-  for (size_t i = 0; i < view.sizes.size(); ++i)
-    if (view.strides[i] == 0 && view.sizes[i] > 1) {
-      cast = b_.slice_dim(cast, static_cast<int64_t>(i), 0, 1);
-      view.sizes[i] = 1;
-    }
+  if (std::any_of(view.strides.begin(), view.strides.end(), [](int64_t s) { return s == 0; }))
+    cast = merge_repetitions(meta, cast, view);
   const auto count = static_cast<int64_t>(cell.nbytes / size_of(view.dtype));
   if (covers(view, count)) {
     Value dense = to_storage_order(b_, view, cast);
     // Keep the cell's natural dimensions where they fit, so that loops see one type.
     const DType old = cell.type ? cell.type->dtype : view.dtype;
-    if (cell.type && old == view.dtype && hlo::numel(cell.type->dims) == count) dense = b_.reshape(dense, cell.type->dims);
+    if (cell.type && old == view.dtype && hlo::numel(cell.type->dims) == count)
+      dense = b_.reshape(dense, cell.type->dims);
     cell.current = dense;
   } else {
     const Value number = block_number(meta), base = base_value(cell);
@@ -188,7 +215,8 @@ Value Lowering::number_parameter(ArgPath path, DType dtype) {
   return b_.convert(p, dtype);
 }
 
-lower::Arg Lowering::make_number(const c10::IValue& value, const Form& form, size_t arg, int item, bool numbers_are_inputs) {
+lower::Arg Lowering::make_number(const c10::IValue& value, const Form& form, size_t arg, int item,
+                                 bool numbers_are_inputs) {
   lower::Arg a;
   a.kind = lower::Arg::Kind::kNumber;
   a.number_kind = kind_of(value);
@@ -250,21 +278,24 @@ lower::Arg Lowering::make_arg(const c10::IValue& v, const Form& form, size_t arg
   return a;
 }
 
-void Lowering::call(const c10::OperatorHandle& op, const Form& form, torch::jit::Stack& stack, bool numbers_are_inputs) {
+void Lowering::call(const c10::OperatorHandle& op, const Form& form, torch::jit::Stack& stack,
+                    bool numbers_are_inputs) {
   const auto& schema = op.schema();
   const torch::jit::Stack arguments = stack;
   // 1. Sizes, dtypes and argument errors: PyTorch's own meta kernel, on the arguments' stand-ins.
   {
     const at::AutoDispatchBelowADInplaceOrView below;
     const c10::OperatorHandle& meta = form.meta ? *form.meta : op;
-    const bool only_writes = std::all_of(schema.returns().begin(), schema.returns().end(), [](const auto& r) { return r.alias_info(); });
+    const bool only_writes =
+        std::all_of(schema.returns().begin(), schema.returns().end(), [](const auto& r) { return r.alias_info(); });
     try {
       meta.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &stack);
     } catch (const c10::NotImplementedError&) {
       if (!only_writes) throw;
       // In-place without a meta kernel: the results are the arguments.
       stack.clear();
-      for (size_t i = 0; i < schema.returns().size(); ++i) stack.push_back(arguments[static_cast<size_t>(form.mutated[i])]);
+      for (size_t i = 0; i < schema.returns().size(); ++i)
+        stack.push_back(arguments[static_cast<size_t>(form.mutated[i])]);
     }
   }
   // 2. The types of the results: fresh returns first, then what is written.
@@ -273,7 +304,8 @@ void Lowering::call(const c10::OperatorHandle& op, const Form& form, torch::jit:
     if (schema.returns()[i].alias_info() == nullptr) flatten(stack[i], results);
   for (int m : form.mutated) flatten(arguments[static_cast<size_t>(m)], results);
   std::vector<Type> types;
-  for (const at::Tensor& t : results) types.push_back(t.defined() ? Type{to_dtype(t.scalar_type()), t.sizes().vec()} : Type{DType::Bool, {0}});
+  for (const at::Tensor& t : results)
+    types.push_back(t.defined() ? Type{to_dtype(t.scalar_type()), t.sizes().vec()} : Type{DType::Bool, {0}});
   // 3. The row.
   std::vector<lower::Arg> args;
   for (size_t i = 0; i < arguments.size(); ++i) args.push_back(make_arg(arguments[i], form, i, -1, numbers_are_inputs));
@@ -287,7 +319,8 @@ void Lowering::call(const c10::OperatorHandle& op, const Form& form, torch::jit:
     return state;
   });
   const hlo::Values values = form.row->lower(c);
-  TPJ_ASSERT(values.size() <= results.size(), name_, ": the row returns ", values.size(), " values for ", results.size(), " results");
+  TPJ_ASSERT(values.size() <= results.size(), name_, ": the row returns ", values.size(), " values for ",
+             results.size(), " results");
   // 4. Their values.
   for (size_t i = 0; i < values.size(); ++i)
     if (values[i] && results[i].defined()) write(results[i], values[i]);
@@ -362,11 +395,13 @@ std::unique_ptr<Program> Lowering::finish(
     } else if (arguments[i].isTensorList()) {
       const auto meta = arguments[i].toTensorVector();
       const auto original = originals[i].toTensorVector();
-      for (size_t k = 0; k < meta.size(); ++k) check_resized(meta[k], original[k], {static_cast<int>(i), static_cast<int>(k)});
+      for (size_t k = 0; k < meta.size(); ++k)
+        check_resized(meta[k], original[k], {static_cast<int>(i), static_cast<int>(k)});
     }
   }
   for (size_t i = 0; i < cells_.size(); ++i)
-    if (cells_[i].is_input && cells_[i].written) program->writes.push_back({static_cast<int>(i), output_of(static_cast<int>(i))});
+    if (cells_[i].is_input && cells_[i].written)
+      program->writes.push_back({static_cast<int>(i), output_of(static_cast<int>(i))});
   for (const Value& v : outputs_) program->outputs.push_back(BufferType::intern(v.dtype(), v.dims()));
   if (outputs_.empty()) return program;
 

@@ -1,6 +1,6 @@
-// Turns operator calls into one StableHLO module. Calls are executed on meta tensors (PyTorch says what the results look like and
-// words the errors) while their values are built symbolically: a meta storage stands for a cell, so views, in-place and out=
-// forms need no code of their own here.
+// Turns operator calls into one StableHLO module. Calls are executed on meta tensors (PyTorch says what the results
+// look like and words the errors) while their values are built symbolically: a meta storage stands for a cell, so
+// views, in-place and out= forms need no code of their own here.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -20,10 +20,10 @@ namespace tpj::exec {
 // How a row applies to one overload: derived from the schemas once, at registration.
 struct Form {
   const lower::Row* row = nullptr;
-  std::vector<bool> is_out;        // per argument: an out= tensor, which the call may resize
-  std::vector<int> mutated;        // positions of arguments that the call writes, in order
-  std::vector<bool> is_number;     // per argument: Scalar, float or a list of Scalars
-  std::vector<bool> is_static;     // numbers that are part of the key
+  std::vector<bool> is_out;                  // per argument: an out= tensor, which the call may resize
+  std::vector<int> mutated;                  // positions of arguments that the call writes, in order
+  std::vector<bool> is_number;               // per argument: Scalar, float or a list of Scalars
+  std::vector<bool> is_static;               // numbers that are part of the key
   std::vector<std::vector<double>> special;  // numbers that are part of the key when equal to one of these
   std::optional<c10::OperatorHandle> meta;   // whose meta kernel to ask, when not the operator's own
 };
@@ -46,11 +46,12 @@ class Lowering {
   // `numbers_are_inputs`: unknown numbers become parameters named by their path; else they are constants.
   void call(const c10::OperatorHandle& op, const Form& form, torch::jit::Stack& stack, bool numbers_are_inputs);
 
-  // After the last call: `returns` are the meta values to return, `arguments` the meta arguments of the outermost call (to recognise
-  // what is returned as it came and what was resized).
-  std::unique_ptr<Program> finish(const torch::jit::Stack& returns, const torch::jit::Stack& arguments,
-                                  const torch::jit::Stack& originals, std::function<std::unique_ptr<pjrt::Executable>(
-                                      std::string_view text, std::vector<pjrt::TensorType> params)> compile);
+  // After the last call: `returns` are the meta values to return, `arguments` the meta arguments of the outermost call
+  // (to recognise what is returned as it came and what was resized).
+  std::unique_ptr<Program> finish(
+      const torch::jit::Stack& returns, const torch::jit::Stack& arguments, const torch::jit::Stack& originals,
+      std::function<std::unique_ptr<pjrt::Executable>(std::string_view text, std::vector<pjrt::TensorType> params)>
+          compile);
 
   const std::string& text() const { return text_; }
 
@@ -70,6 +71,7 @@ class Lowering {
   // The number of the block that this tensor is; an empty value for other views.
   Value block_number(const at::Tensor& meta);
   Value read(const at::Tensor& meta);
+  Value merge_repetitions(const at::Tensor& meta, Value value, View& view);
   void write(const at::Tensor& meta, const Value& value);
   Value number_parameter(ArgPath path, DType dtype);
   lower::Arg make_arg(const c10::IValue& value, const Form& form, size_t arg, int item, bool numbers_are_inputs);

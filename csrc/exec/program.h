@@ -65,7 +65,7 @@ struct Resize {
 };
 
 struct Program {
-  std::string name;  // operator; also the producer of its buffers
+  std::string name;                              // operator; also the producer of its buffers
   std::unique_ptr<pjrt::Executable> executable;  // null when nothing is to compute (all results empty)
   std::vector<Param> params;
   std::vector<const BufferType*> outputs;

@@ -49,7 +49,8 @@ BufferRef rng_buffer(const Param& param, const c10::IValue* args, size_t n_args,
   if (!generator.defined()) generator = runtime::default_generator(device);
   TORCH_CHECK(generator.device().type() == c10::kPrivateUse1, "Expected a '", runtime::config().device_name,
               "' device type for generator but found '", generator.device().type(), "'");
-  const auto [seed, offset] = static_cast<runtime::Generator*>(generator.unsafeGetGeneratorImpl())->reserve(param.counters);
+  const auto [seed, offset] =
+      static_cast<runtime::Generator*>(generator.unsafeGetGeneratorImpl())->reserve(param.counters);
   const uint64_t state[2] = {seed, offset};
   static const BufferType* type = BufferType::intern(DType::U64, {2});
   return runtime::upload(state, type, device);
@@ -58,18 +59,22 @@ BufferRef rng_buffer(const Param& param, const c10::IValue* args, size_t n_args,
 at::Tensor make_tensor(const TensorSpec& spec, int device, BufferRef buffer) {
   static c10::Allocator* allocator = c10::GetAllocator(c10::kPrivateUse1);
   c10::Storage storage(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), spec.storage_nbytes,
-                                                             Cell::make(device, spec.storage_nbytes, std::move(buffer)), allocator, true));
-  at::Tensor t = at::detail::make_tensor<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
-                                                          c10::scalarTypeToTypeMeta(spec.dtype));
+                                                             Cell::make(device, spec.storage_nbytes, std::move(buffer)),
+                                                             allocator, true));
+  at::Tensor t = at::detail::make_tensor<c10::TensorImpl>(
+      std::move(storage), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), c10::scalarTypeToTypeMeta(spec.dtype));
   t.unsafeGetTensorImpl()->set_sizes_and_strides(spec.sizes, spec.strides, spec.offset);
   return t;
 }
 
 c10::IValue make_result(const Result& r, const c10::IValue* args, int device, const BufferRef* outputs) {
   switch (r.kind) {
-    case Result::Kind::kFresh: return make_tensor(r.spec, device, r.output < 0 ? BufferRef() : outputs[r.output]);
-    case Result::Kind::kArgument: return args[r.path.arg];
-    case Result::Kind::kUndefined: return at::Tensor();
+    case Result::Kind::kFresh:
+      return make_tensor(r.spec, device, r.output < 0 ? BufferRef() : outputs[r.output]);
+    case Result::Kind::kArgument:
+      return args[r.path.arg];
+    case Result::Kind::kUndefined:
+      return at::Tensor();
     case Result::Kind::kList: {
       c10::List<at::Tensor> list;
       for (const Result& item : r.items) list.push_back(make_result(item, args, device, outputs).toTensor());
@@ -100,7 +105,8 @@ namespace {
 using Held = c10::SmallVector<BufferRef, kInline>;
 
 // The inputs that no write depends on.
-void load_inputs(const Program& program, const Inputs& inputs, const c10::IValue* args, size_t n_args, int device, Held& held) {
+void load_inputs(const Program& program, const Inputs& inputs, const c10::IValue* args, size_t n_args, int device,
+                 Held& held) {
   for (size_t i = 0; i < program.params.size(); ++i) {
     const Param& p = program.params[i];
     c10::IValue item;
@@ -121,13 +127,18 @@ void load_inputs(const Program& program, const Inputs& inputs, const c10::IValue
         held[i] = number_buffer(t.storage_offset() / t.numel(), DType::I64, device);
         break;
       }
-      case Param::Kind::kNumber: held[i] = number_buffer(at_path(args, p.path, item), p.dtype, device); break;
-      case Param::Kind::kRng: held[i] = rng_buffer(p, args, n_args, device); break;
+      case Param::Kind::kNumber:
+        held[i] = number_buffer(at_path(args, p.path, item), p.dtype, device);
+        break;
+      case Param::Kind::kRng:
+        held[i] = rng_buffer(p, args, n_args, device);
+        break;
     }
   }
 }
 
-void enqueue(const Program& program, const Held& held, const c10::SmallVectorImpl<int64_t>& keep, int device, Held& outputs) {
+void enqueue(const Program& program, const Held& held, const c10::SmallVectorImpl<int64_t>& keep, int device,
+             Held& outputs) {
   c10::SmallVector<PJRT_Buffer*, kInline> raw, out(program.outputs.size());
   for (const BufferRef& b : held) raw.push_back(b->raw());
   program.executable->enqueue(raw.data(), raw.size(), out.data(), device, keep.data(), keep.size());
@@ -136,8 +147,8 @@ void enqueue(const Program& program, const Held& held, const c10::SmallVectorImp
     if (program.params[i].written_by >= 0 && std::find(keep.begin(), keep.end(), static_cast<int64_t>(i)) == keep.end())
       held[i]->mark_donated();
   for (size_t i = 0; i < out.size(); ++i)
-    outputs[i] = c10::make_intrusive<runtime::DeviceBuffer>(pjrt::Buffer(program.executable->state(), out[i]), program.outputs[i], device,
-                                                            program.name.c_str());
+    outputs[i] = c10::make_intrusive<runtime::DeviceBuffer>(pjrt::Buffer(program.executable->state(), out[i]),
+                                                            program.outputs[i], device, program.name.c_str());
   if (t_recording) [[unlikely]]
     t_last = {&program, {held.begin(), held.end()}, device};
 }
@@ -161,7 +172,8 @@ void run_writing(const Program& program, Inputs& inputs, int device, Held& held,
     if (p.written_by >= 0 && (buffer.use_count() != 2 || t_recording)) keep.push_back(static_cast<int64_t>(i));
   }
   if (program.executable) enqueue(program, held, keep, device, outputs);
-  for (const Write& w : program.writes) inputs.cells[static_cast<size_t>(w.cell)]->locked() = outputs[static_cast<size_t>(w.output)];
+  for (const Write& w : program.writes)
+    inputs.cells[static_cast<size_t>(w.cell)]->locked() = outputs[static_cast<size_t>(w.output)];
 }
 
 }  // namespace
@@ -199,7 +211,8 @@ double bench_last_program(int n) {
     return 0;
   }
   t_recording = false;
-  TPJ_CHECK(t_last.program && t_last.program->executable, "bench_last_program(0), then one operator on this thread, then bench_last_program(n)");
+  TPJ_CHECK(t_last.program && t_last.program->executable,
+            "bench_last_program(0), then one operator on this thread, then bench_last_program(n)");
   const Program& program = *t_last.program;
   std::vector<PJRT_Buffer*> raw;
   std::vector<int64_t> keep;  // nothing is donated: the inputs are used again

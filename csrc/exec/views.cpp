@@ -12,9 +12,8 @@ std::vector<int> moving_dims(const View& v) {
   std::vector<int> dims;
   for (size_t i = 0; i < v.sizes.size(); ++i)
     if (v.sizes[i] != 1 && v.strides[i] != 0) dims.push_back(static_cast<int>(i));
-  std::stable_sort(dims.begin(), dims.end(), [&](int a, int b) {
-    return v.strides[static_cast<size_t>(a)] < v.strides[static_cast<size_t>(b)];
-  });
+  std::stable_sort(dims.begin(), dims.end(),
+                   [&](int a, int b) { return v.strides[static_cast<size_t>(a)] < v.strides[static_cast<size_t>(b)]; });
   return dims;
 }
 
@@ -75,7 +74,8 @@ Dims view_dims(const std::vector<Axis>& frame) {
 Dims sorting(const Dims& dims) {
   Dims order(dims.size());
   std::iota(order.begin(), order.end(), 0);
-  std::sort(order.begin(), order.end(), [&](int64_t a, int64_t c) { return dims[static_cast<size_t>(a)] < dims[static_cast<size_t>(c)]; });
+  std::sort(order.begin(), order.end(),
+            [&](int64_t a, int64_t c) { return dims[static_cast<size_t>(a)] < dims[static_cast<size_t>(c)]; });
   return order;
 }
 
@@ -142,7 +142,8 @@ bool covers(const View& v, int64_t numel) {
   return expected == numel;
 }
 
-bool is_block(const c10::IntArrayRef& sizes, const c10::IntArrayRef& strides, int64_t offset, int64_t block, int64_t numel) {
+bool is_block(const c10::IntArrayRef& sizes, const c10::IntArrayRef& strides, int64_t offset, int64_t block,
+              int64_t numel) {
   if (block == 0 || block >= numel || numel % block != 0 || offset % block != 0 || offset + block > numel) return false;
   int64_t expected = 1;
   for (size_t i = sizes.size(); i-- > 0;) {
@@ -164,7 +165,9 @@ Value write_block(Builder& b, const Value& typed_base, const View& v, const Valu
   const Value base = view_as(b, typed_base, v.dtype);
   const int64_t block = hlo::numel(v.sizes);
   const Value rows = b.reshape(base, {base.type.numel() / block, block});
-  return b.reshape(b.dynamic_update_slice(rows, b.reshape(value, {1, block}), {number, b.constant({DType::I64, {}}, 0)}), base.dims());
+  return b.reshape(
+      b.dynamic_update_slice(rows, b.reshape(value, {1, block}), {number, b.constant({DType::I64, {}}, 0)}),
+      base.dims());
 }
 
 Value read_view(Builder& b, const Value& typed_base, const View& v) {
@@ -206,7 +209,8 @@ Value write_view(Builder& b, const Value& typed_base, const View& v, const Value
     dims.inserted_window = {0};
     dims.scatter_to_operand = {0};
     dims.index_vector_dim = static_cast<int64_t>(v.sizes.size());
-    const Value out = b.scatter(flat, positions(b, v), value, dims, [](const hlo::Values& a) { return hlo::Values{a[1]}; });
+    const Value out =
+        b.scatter(flat, positions(b, v), value, dims, [](const hlo::Values& a) { return hlo::Values{a[1]}; });
     return out.type.numel() == total ? b.reshape(out, base.dims()) : out;
   }
   // The value in the frame's order, with 1 where the view stands still.
@@ -229,7 +233,8 @@ Value write_view(Builder& b, const Value& typed_base, const View& v, const Value
   Value out;
   if (strided) {
     const Value padded = b.pad(update, b.constant({v.dtype, {}}, 0), low, high, interior);
-    const Value taken = b.pad(b.constant({DType::Bool, counts}, true), b.constant({DType::Bool, {}}, false), low, high, interior);
+    const Value taken =
+        b.pad(b.constant({DType::Bool, counts}, true), b.constant({DType::Bool, {}}, false), low, high, interior);
     out = b.select(taken, padded, x);
   } else {
     hlo::Values start;
@@ -269,7 +274,8 @@ Value view_as(Builder& b, const Value& base, DType dtype) {
     Dims pair = dims;
     pair.push_back(1);
     const Value x = b.reshape(base, dims);
-    const Value parts = b.concatenate({b.reshape(b.real(x), pair), b.reshape(b.imag(x), pair)}, static_cast<int64_t>(dims.size()));
+    const Value parts =
+        b.concatenate({b.reshape(b.real(x), pair), b.reshape(b.imag(x), pair)}, static_cast<int64_t>(dims.size()));
     dims.back() = 2 * last;
     return view_as(b, b.reshape(parts, dims), dtype);
   }

@@ -1,7 +1,7 @@
 // Reading and writing a strided view of a dense base inside a program. The only place that knows how.
 //
-// A base is the row-major content of a storage in its natural dimensions. A view is sizes, strides and offset in elements of
-// its own dtype, as PyTorch keeps them.
+// A base is the row-major content of a storage in its natural dimensions. A view is sizes, strides and offset in
+// elements of its own dtype, as PyTorch keeps them.
 #pragma once
 
 #include <optional>
@@ -26,24 +26,26 @@ struct View {
   Type type() const { return {dtype, sizes}; }
 };
 
-// One dimension of a frame: the base seen as an array of these extents (outermost first), of which the view takes `count`
-// elements from `start` by `step`. `view_dim` is the view's dimension, or -1 where the view stands still (count 1).
+// One dimension of a frame: the base seen as an array of these extents (outermost first), of which the view takes
+// `count` elements from `start` by `step`. `view_dim` is the view's dimension, or -1 where the view stands still (count
+// 1).
 struct Axis {
   int64_t extent, start, count, step;
   int view_dim;
 };
 
-// The frame in which the view is a strided slice, following the base's own dimensions where possible (so that the reshape to it is
-// free on chips with tiled layouts). Empty when there is none: overlapping or irregular strides. Dimensions of size 1 and
-// stride 0 are not in it.
+// The frame in which the view is a strided slice, following the base's own dimensions where possible (so that the
+// reshape to it is free on chips with tiled layouts). Empty when there is none: overlapping or irregular strides.
+// Dimensions of size 1 and stride 0 are not in it.
 std::optional<std::vector<Axis>> find_frame(const View& view, const Dims& base);
 
 // True when the view takes every element of a storage of `numel` elements exactly once.
 bool covers(const View& view, int64_t numel);
 
-// True for a contiguous block of a larger storage of `numel` elements that lies at a multiple of its own size, as x[i] does. Its
-// number offset / size is an input of the program, so that a loop over i compiles once.
-bool is_block(const c10::IntArrayRef& sizes, const c10::IntArrayRef& strides, int64_t offset, int64_t block, int64_t numel);
+// True for a contiguous block of a larger storage of `numel` elements that lies at a multiple of its own size, as x[i]
+// does. Its number offset / size is an input of the program, so that a loop over i compiles once.
+bool is_block(const c10::IntArrayRef& sizes, const c10::IntArrayRef& strides, int64_t offset, int64_t block,
+              int64_t numel);
 
 // The dense value of block `number` (0-d, I64), and the base with it replaced.
 Value read_block(Builder& b, const Value& base, const View& view, const Value& number);
@@ -52,8 +54,8 @@ Value write_block(Builder& b, const Value& base, const View& view, const Value& 
 // The view's dense value.
 Value read_view(Builder& b, const Value& base, const View& view);
 
-// `base` with the view's elements replaced by `value` (of the view's type). The result has the base's dtype seen as the view's
-// and the base's dimensions where the dtype is the same. The view must not overlap itself.
+// `base` with the view's elements replaced by `value` (of the view's type). The result has the base's dtype seen as the
+// view's and the base's dimensions where the dtype is the same. The view must not overlap itself.
 Value write_view(Builder& b, const Value& base, const View& view, const Value& value);
 
 // The dense value of a view that covers its storage, in storage order: dimensions sorted by stride.

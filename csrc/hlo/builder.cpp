@@ -39,8 +39,8 @@ const char* compare_type(DType t) {
 }
 
 std::string compare_attrs(Cmp dir, const char* type) {
-  return str("compare_type = #stablehlo<comparison_type ", type, ">, comparison_direction = #stablehlo<comparison_direction ",
-             name_of(dir), ">");
+  return str("compare_type = #stablehlo<comparison_type ", type,
+             ">, comparison_direction = #stablehlo<comparison_direction ", name_of(dir), ">");
 }
 
 std::string window_attrs(const Window& w) {
@@ -115,7 +115,8 @@ Value Builder::constant(const Type& type, int64_t value) {
 
 Value Builder::complex_constant(const Type& type, double re, double im) {
   return emit1("stablehlo.constant", {}, type,
-               str("value = dense<(", literal(real_of(type.dtype), re), ", ", literal(real_of(type.dtype), im), ")> : ", type.str()));
+               str("value = dense<(", literal(real_of(type.dtype), re), ", ", literal(real_of(type.dtype), im),
+                   ")> : ", type.str()));
 }
 
 Value Builder::dense(const Type& type, const std::vector<int64_t>& values) {
@@ -124,11 +125,13 @@ Value Builder::dense(const Type& type, const std::vector<int64_t>& values) {
 }
 
 Value Builder::max_value(const Type& type) {
-  return is_float(type.dtype) ? constant(type, extreme_float(type.dtype, true)) : constant(type, extreme_int(type.dtype, true));
+  return is_float(type.dtype) ? constant(type, extreme_float(type.dtype, true))
+                              : constant(type, extreme_int(type.dtype, true));
 }
 
 Value Builder::min_value(const Type& type) {
-  return is_float(type.dtype) ? constant(type, extreme_float(type.dtype, false)) : constant(type, extreme_int(type.dtype, false));
+  return is_float(type.dtype) ? constant(type, extreme_float(type.dtype, false))
+                              : constant(type, extreme_int(type.dtype, false));
 }
 
 Value Builder::iota(const Type& type, int64_t dim) {
@@ -161,12 +164,15 @@ Value Builder::compare_total(Cmp dir, const Value& x, const Value& y) {
 }
 
 Value Builder::select(const Value& pred, const Value& on_true, const Value& on_false) {
-  TPJ_ASSERT(on_true.type == on_false.type && is_bool(pred.dtype()) && (pred.rank() == 0 || pred.dims() == on_true.dims()),
-             "select ", pred.type.str(), " ? ", on_true.type.str(), " : ", on_false.type.str());
+  TPJ_ASSERT(
+      on_true.type == on_false.type && is_bool(pred.dtype()) && (pred.rank() == 0 || pred.dims() == on_true.dims()),
+      "select ", pred.type.str(), " ? ", on_true.type.str(), " : ", on_false.type.str());
   return emit1("stablehlo.select", {pred, on_true, on_false}, on_true.type);
 }
 
-Value Builder::clamp(const Value& lo, const Value& x, const Value& hi) { return emit1("stablehlo.clamp", {lo, x, hi}, x.type); }
+Value Builder::clamp(const Value& lo, const Value& x, const Value& hi) {
+  return emit1("stablehlo.clamp", {lo, x, hi}, x.type);
+}
 
 Value Builder::convert(const Value& x, DType dtype) {
   return x.dtype() == dtype ? x : emit1("stablehlo.convert", {x}, {dtype, x.dims()});
@@ -203,9 +209,10 @@ Value Builder::broadcast_in_dim(const Value& x, const Dims& result, const Dims& 
   if (x.dims() == result && dims_map == iota_dims(x.rank())) return x;
   TPJ_ASSERT(dims_map.size() == x.dims().size(), "broadcast_in_dim of ", x.type.str(), " by ", list(dims_map));
   for (size_t i = 0; i < dims_map.size(); ++i)
-    TPJ_ASSERT(x.dims()[i] == 1 || x.dims()[i] == result[static_cast<size_t>(dims_map[i])], "broadcast_in_dim of ", x.type.str(), " to ",
-               list(result), " by ", list(dims_map));
-  return emit1("stablehlo.broadcast_in_dim", {x}, {x.dtype(), result}, str("broadcast_dimensions = ", i64_array(dims_map)));
+    TPJ_ASSERT(x.dims()[i] == 1 || x.dims()[i] == result[static_cast<size_t>(dims_map[i])], "broadcast_in_dim of ",
+               x.type.str(), " to ", list(result), " by ", list(dims_map));
+  return emit1("stablehlo.broadcast_in_dim", {x}, {x.dtype(), result},
+               str("broadcast_dimensions = ", i64_array(dims_map)));
 }
 
 Value Builder::broadcast_to(const Value& x, const Dims& result) {
@@ -219,13 +226,14 @@ Value Builder::broadcast_to(const Value& x, const Dims& result) {
 Value Builder::slice(const Value& x, const Dims& start, const Dims& limit, const Dims& stride) {
   Type t{x.dtype(), {}};
   for (size_t i = 0; i < start.size(); ++i) {
-    TPJ_ASSERT(start[i] >= 0 && limit[i] <= x.dims()[i] && start[i] <= limit[i] && stride[i] > 0, "slice of ", x.type.str(), " ",
-               list(start), " ", list(limit), " ", list(stride));
+    TPJ_ASSERT(start[i] >= 0 && limit[i] <= x.dims()[i] && start[i] <= limit[i] && stride[i] > 0, "slice of ",
+               x.type.str(), " ", list(start), " ", list(limit), " ", list(stride));
     t.dims.push_back((limit[i] - start[i] + stride[i] - 1) / stride[i]);
   }
   if (t.dims == x.dims()) return x;
   return emit1("stablehlo.slice", {x}, t,
-               str("start_indices = ", i64_array(start), ", limit_indices = ", i64_array(limit), ", strides = ", i64_array(stride)));
+               str("start_indices = ", i64_array(start), ", limit_indices = ", i64_array(limit),
+                   ", strides = ", i64_array(stride)));
 }
 
 Value Builder::slice_dim(const Value& x, int64_t dim, int64_t start, int64_t limit, int64_t stride) {
@@ -294,7 +302,8 @@ Values Builder::reduce(const Values& xs, const Values& inits, const Dims& dims, 
   return emit("stablehlo.reduce", operands, results, str("dimensions = ", i64_array(dims)), std::move(regions));
 }
 
-Value Builder::reduce1(const Value& x, const Value& init, const Dims& dims, Value (Builder::*op)(const Value&, const Value&)) {
+Value Builder::reduce1(const Value& x, const Value& init, const Dims& dims,
+                       Value (Builder::*op)(const Value&, const Value&)) {
   return reduce({x}, {init}, dims, [&](const Values& a) { return Values{(this->*op)(a[0], a[1])}; })[0];
 }
 
@@ -304,7 +313,8 @@ Values Builder::reduce_window(const Values& xs, const Values& inits, const Windo
     Type t{x.dtype(), {}};
     for (size_t i = 0; i < w.dims.size(); ++i) {
       const int64_t size = x.dims()[i] == 0 ? 0 : (x.dims()[i] - 1) * w.base_dilations[i] + 1;
-      const int64_t padded = size + w.padding[i].first + w.padding[i].second, reach = (w.dims[i] - 1) * w.dilations[i] + 1;
+      const int64_t padded = size + w.padding[i].first + w.padding[i].second,
+                    reach = (w.dims[i] - 1) * w.dilations[i] + 1;
       t.dims.push_back(padded < reach ? 0 : (padded - reach) / w.strides[i] + 1);
     }
     results.push_back(t);
@@ -316,13 +326,14 @@ Values Builder::reduce_window(const Values& xs, const Values& inits, const Windo
   return emit("stablehlo.reduce_window", operands, results, window_attrs(w), std::move(regions));
 }
 
-Value Builder::select_and_scatter(const Value& x, const Value& source, const Value& init, const Window& w, const Body& select,
-                                  const Body& scatter) {
+Value Builder::select_and_scatter(const Value& x, const Value& source, const Value& init, const Window& w,
+                                  const Body& select, const Body& scatter) {
   std::vector<Region> regions;
   regions.push_back(region(scalar_types({x}, 2), select));
   regions.push_back(region(scalar_types({x}, 2), scatter));
   return emit1("stablehlo.select_and_scatter", {x, source, init}, x.type,
-               str("window_dimensions = ", i64_array(w.dims), ", window_strides = ", i64_array(w.strides), ", ", padding_attr(w.padding)),
+               str("window_dimensions = ", i64_array(w.dims), ", window_strides = ", i64_array(w.strides), ", ",
+                   padding_attr(w.padding)),
                std::move(regions));
 }
 
@@ -334,8 +345,8 @@ Values Builder::sort(const Values& xs, int64_t dim, bool stable, const Body& les
   }
   std::vector<Region> regions;
   regions.push_back(region(args, less));
-  return emit("stablehlo.sort", xs, results, str("dimension = ", dim, " : i64, is_stable = ", stable ? "true" : "false"),
-              std::move(regions));
+  return emit("stablehlo.sort", xs, results,
+              str("dimension = ", dim, " : i64, is_stable = ", stable ? "true" : "false"), std::move(regions));
 }
 
 Values Builder::while_(const Values& init, const Body& cond, const Body& body) {
@@ -360,7 +371,8 @@ Value Builder::dot_general(const Value& lhs, const Value& rhs, const DotDims& d,
   for (int64_t b : d.lhs_batch) t.dims.push_back(lhs.dim(b));
   const auto free_dims = [&t](const Value& v, const Dims& batch, const Dims& contract) {
     for (int64_t i = 0; i < v.rank(); ++i)
-      if (std::find(batch.begin(), batch.end(), i) == batch.end() && std::find(contract.begin(), contract.end(), i) == contract.end())
+      if (std::find(batch.begin(), batch.end(), i) == batch.end() &&
+          std::find(contract.begin(), contract.end(), i) == contract.end())
         t.dims.push_back(v.dim(i));
   };
   free_dims(lhs, d.lhs_batch, d.lhs_contract);
@@ -368,8 +380,8 @@ Value Builder::dot_general(const Value& lhs, const Value& rhs, const DotDims& d,
   // HIGHEST: float32 products are float32 products on every chip.
   return emit1("stablehlo.dot_general", {lhs, rhs}, t,
                str("dot_dimension_numbers = #stablehlo.dot<lhs_batching_dimensions = ", list(d.lhs_batch),
-                   ", rhs_batching_dimensions = ", list(d.rhs_batch), ", lhs_contracting_dimensions = ", list(d.lhs_contract),
-                   ", rhs_contracting_dimensions = ", list(d.rhs_contract),
+                   ", rhs_batching_dimensions = ", list(d.rhs_batch), ", lhs_contracting_dimensions = ",
+                   list(d.lhs_contract), ", rhs_contracting_dimensions = ", list(d.rhs_contract),
                    ">, precision_config = [#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]"));
 }
 
@@ -389,58 +401,67 @@ std::string conv_side(int64_t first, char first_name, int64_t second, char secon
 }  // namespace
 
 Value Builder::convolution(const Value& input, const Value& kernel, const ConvDims& d, const Dims& result_dims) {
-  return emit1(
-      "stablehlo.convolution", {input, kernel}, {input.dtype(), result_dims},
-      str("window_strides = ", i64_array(d.strides), ", ", padding_attr(d.padding), ", lhs_dilation = ", i64_array(d.lhs_dilation),
-          ", rhs_dilation = ", i64_array(d.rhs_dilation), ", dimension_numbers = #stablehlo.conv<",
-          conv_side(d.input_batch, 'b', d.input_feature, 'f', d.input_spatial), "x",
-          conv_side(d.kernel_output, 'o', d.kernel_input, 'i', d.kernel_spatial), "->",
-          conv_side(d.output_batch, 'b', d.output_feature, 'f', d.output_spatial), ">, feature_group_count = ", d.feature_groups,
-          " : i64, batch_group_count = ", d.batch_groups,
-          " : i64, precision_config = [#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]"));
+  return emit1("stablehlo.convolution", {input, kernel}, {input.dtype(), result_dims},
+               str("window_strides = ", i64_array(d.strides), ", ", padding_attr(d.padding),
+                   ", lhs_dilation = ", i64_array(d.lhs_dilation), ", rhs_dilation = ", i64_array(d.rhs_dilation),
+                   ", dimension_numbers = #stablehlo.conv<",
+                   conv_side(d.input_batch, 'b', d.input_feature, 'f', d.input_spatial), "x",
+                   conv_side(d.kernel_output, 'o', d.kernel_input, 'i', d.kernel_spatial), "->",
+                   conv_side(d.output_batch, 'b', d.output_feature, 'f', d.output_spatial),
+                   ">, feature_group_count = ", d.feature_groups, " : i64, batch_group_count = ", d.batch_groups,
+                   " : i64, precision_config = [#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]"));
 }
 
 Value Builder::gather(const Value& x, const Value& indices, const GatherDims& d, const Dims& result_dims) {
   return emit1("stablehlo.gather", {x, indices}, {x.dtype(), result_dims},
-               str("dimension_numbers = #stablehlo.gather<offset_dims = ", list(d.offset), ", collapsed_slice_dims = ", list(d.collapsed),
-                   ", operand_batching_dims = ", list(d.operand_batching), ", start_indices_batching_dims = ", list(d.indices_batching),
+               str("dimension_numbers = #stablehlo.gather<offset_dims = ", list(d.offset), ", collapsed_slice_dims = ",
+                   list(d.collapsed), ", operand_batching_dims = ", list(d.operand_batching),
+                   ", start_indices_batching_dims = ", list(d.indices_batching),
                    ", start_index_map = ", list(d.start_index_map), ", index_vector_dim = ", d.index_vector_dim,
                    ">, slice_sizes = ", i64_array(d.slice_sizes), ", indices_are_sorted = false"));
 }
 
-Value Builder::scatter(const Value& x, const Value& indices, const Value& updates, const ScatterDims& d, const Body& body) {
+Value Builder::scatter(const Value& x, const Value& indices, const Value& updates, const ScatterDims& d,
+                       const Body& body) {
   std::vector<Region> regions;
   regions.push_back(region(scalar_types({x}, 2), body));
-  return emit1("stablehlo.scatter", {x, indices, updates}, x.type,
-               str("scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = ", list(d.update_window),
-                   ", inserted_window_dims = ", list(d.inserted_window), ", input_batching_dims = ", list(d.input_batching),
-                   ", scatter_indices_batching_dims = ", list(d.indices_batching),
-                   ", scatter_dims_to_operand_dims = ", list(d.scatter_to_operand), ", index_vector_dim = ", d.index_vector_dim,
-                   ">, indices_are_sorted = ", d.sorted_indices ? "true" : "false",
-                   ", unique_indices = ", d.unique_indices ? "true" : "false"),
-               std::move(regions));
+  return emit1(
+      "stablehlo.scatter", {x, indices, updates}, x.type,
+      str("scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = ", list(d.update_window),
+          ", inserted_window_dims = ", list(d.inserted_window), ", input_batching_dims = ", list(d.input_batching),
+          ", scatter_indices_batching_dims = ", list(d.indices_batching),
+          ", scatter_dims_to_operand_dims = ", list(d.scatter_to_operand), ", index_vector_dim = ", d.index_vector_dim,
+          ">, indices_are_sorted = ", d.sorted_indices ? "true" : "false",
+          ", unique_indices = ", d.unique_indices ? "true" : "false"),
+      std::move(regions));
 }
 
 Values Builder::rng_philox(const Value& state, const Type& bits) {
-  return emit("stablehlo.rng_bit_generator", {state}, {state.type, bits}, "rng_algorithm = #stablehlo<rng_algorithm PHILOX>");
+  return emit("stablehlo.rng_bit_generator", {state}, {state.type, bits},
+              "rng_algorithm = #stablehlo<rng_algorithm PHILOX>");
 }
 
 Value Builder::fft(const Value& x, std::string_view kind, const Dims& lengths, const Type& result) {
-  return emit1("stablehlo.fft", {x}, result, str("fft_type = #stablehlo<fft_type ", kind, ">, fft_length = ", i64_array(lengths)));
+  return emit1("stablehlo.fft", {x}, result,
+               str("fft_type = #stablehlo<fft_type ", kind, ">, fft_length = ", i64_array(lengths)));
 }
 
 Value Builder::cholesky(const Value& x, bool lower) {
   return emit1("stablehlo.cholesky", {x}, x.type, str("lower = ", lower ? "true" : "false"));
 }
 
-Value Builder::triangular_solve(const Value& a, const Value& b, bool left, bool lower, bool unit, std::string_view transpose_a) {
-  return emit1("stablehlo.triangular_solve", {a, b}, b.type,
-               str("left_side = ", left ? "true" : "false", ", lower = ", lower ? "true" : "false",
-                   ", unit_diagonal = ", unit ? "true" : "false", ", transpose_a = #stablehlo<transpose ", transpose_a, ">"));
+Value Builder::triangular_solve(const Value& a, const Value& b, bool left, bool lower, bool unit,
+                                std::string_view transpose_a) {
+  return emit1(
+      "stablehlo.triangular_solve", {a, b}, b.type,
+      str("left_side = ", left ? "true" : "false", ", lower = ", lower ? "true" : "false",
+          ", unit_diagonal = ", unit ? "true" : "false", ", transpose_a = #stablehlo<transpose ", transpose_a, ">"));
 }
 
-Values Builder::custom_call(std::string_view target, const Values& operands, const std::vector<Type>& results, std::string_view attrs) {
-  return emit("stablehlo.custom_call", operands, results, str("call_target_name = \"", target, "\"", attrs.empty() ? "" : ", ", attrs));
+Values Builder::custom_call(std::string_view target, const Values& operands, const std::vector<Type>& results,
+                            std::string_view attrs) {
+  return emit("stablehlo.custom_call", operands, results,
+              str("call_target_name = \"", target, "\"", attrs.empty() ? "" : ", ", attrs));
 }
 
 bool Builder::is_used(const Value& parameter, const Values& results) const {

@@ -1,7 +1,9 @@
-// Builds one StableHLO module with one function @main and prints it in generic form. Knows nothing of tensors, buffers or plugins.
+// Builds one StableHLO module with one function @main and prints it in generic form. Knows nothing of tensors, buffers
+// or plugins.
 //
-// Every method appends one operation to the region that is open and returns its result; shapes are checked with TPJ_ASSERT, since
-// a wrong shape here is a bug of the lowering, not of the user. Not thread-safe: one builder per program.
+// Every method appends one operation to the region that is open and returns its result; shapes are checked with
+// TPJ_ASSERT, since a wrong shape here is a bug of the lowering, not of the user. Not thread-safe: one builder per
+// program.
 #pragma once
 
 #include <functional>
@@ -42,14 +44,15 @@ struct DotDims {
   Dims lhs_batch, rhs_batch, lhs_contract, rhs_contract;
 };
 
-// Window of reduce_window and select_and_scatter; every list has the operand's rank, padding is (low, high) per dimension.
+// Window of reduce_window and select_and_scatter; every list has the operand's rank, padding is (low, high) per
+// dimension.
 struct Window {
   Dims dims, strides, base_dilations, dilations;
   std::vector<std::pair<int64_t, int64_t>> padding;
 };
 
-// Convolution of an [N, C, spatial...] input with an [O, I, spatial...] kernel to [N, O, spatial...]; the dimension numbers name
-// where batch, feature and spatial dimensions of each operand stand.
+// Convolution of an [N, C, spatial...] input with an [O, I, spatial...] kernel to [N, O, spatial...]; the dimension
+// numbers name where batch, feature and spatial dimensions of each operand stand.
 struct ConvDims {
   int64_t input_batch = 0, input_feature = 1, kernel_output = 0, kernel_input = 1, output_batch = 0, output_feature = 1;
   Dims input_spatial, kernel_spatial, output_spatial;
@@ -77,7 +80,8 @@ class Builder {
 
   // ---- inputs and constants
   Value parameter(const Type& type);
-  // Splat constants: a scalar repeated over `type`. Integers are given as int64 (wrapped to the type), the rest as double.
+  // Splat constants: a scalar repeated over `type`. Integers are given as int64 (wrapped to the type), the rest as
+  // double.
   Value constant(const Type& type, double value);
   Value constant(const Type& type, int64_t value);
   Value constant(const Type& type, int value) { return constant(type, static_cast<int64_t>(value)); }
@@ -98,10 +102,10 @@ class Builder {
   Value method(const Value& x) { return emit1("stablehlo." mnemonic, {x}, x.type); }
   TPJ_HLO_UNARY(X)
 #undef X
-#define X(method, mnemonic)                                                                                   \
-  Value method(const Value& x, const Value& y) {                                                              \
-    TPJ_ASSERT(x.type == y.type, "stablehlo." mnemonic " of ", x.type.str(), " and ", y.type.str());          \
-    return emit1("stablehlo." mnemonic, {x, y}, x.type);                                                      \
+#define X(method, mnemonic)                                                                          \
+  Value method(const Value& x, const Value& y) {                                                     \
+    TPJ_ASSERT(x.type == y.type, "stablehlo." mnemonic " of ", x.type.str(), " and ", y.type.str()); \
+    return emit1("stablehlo." mnemonic, {x, y}, x.type);                                             \
   }
   TPJ_HLO_BINARY(X)
 #undef X
@@ -109,14 +113,14 @@ class Builder {
   Value real(const Value& x);  // of complex
   Value imag(const Value& x);
   Value complex(const Value& re, const Value& im);
-  Value is_finite(const Value& x);  // -> Bool, floats only
+  Value is_finite(const Value& x);                         // -> Bool, floats only
   Value compare(Cmp dir, const Value& x, const Value& y);  // -> Bool; IEEE for floats
   // Floats in total order: -NaN < -inf < ... < -0 < +0 < ... < inf < NaN. For sorts.
   Value compare_total(Cmp dir, const Value& x, const Value& y);
   Value select(const Value& pred, const Value& on_true, const Value& on_false);  // pred of the same dims, or 0-d
   Value clamp(const Value& lo, const Value& x, const Value& hi);
-  Value convert(const Value& x, DType dtype);            // StableHLO's rules; same dtype: x itself
-  Value bitcast(const Value& x, const Type& type);       // bitcast_convert: same bits
+  Value convert(const Value& x, DType dtype);       // StableHLO's rules; same dtype: x itself
+  Value bitcast(const Value& x, const Type& type);  // bitcast_convert: same bits
   Value reduce_precision(const Value& x, int exponent_bits, int mantissa_bits);
   // CHLO's functions of one float operand: "erf", "erf_inv", "lgamma", "digamma", "acos", "sinh", ...
   Value chlo(std::string_view mnemonic, const Values& operands);
@@ -146,8 +150,8 @@ class Builder {
   // Usual reductions of one operand by a binary method, e.g. reduce1(x, zero, dims, &Builder::add).
   Value reduce1(const Value& x, const Value& init, const Dims& dims, Value (Builder::*op)(const Value&, const Value&));
   Values reduce_window(const Values& xs, const Values& inits, const Window& window, const Body& body);
-  Value select_and_scatter(const Value& x, const Value& source, const Value& init, const Window& window, const Body& select,
-                           const Body& scatter);
+  Value select_and_scatter(const Value& x, const Value& source, const Value& init, const Window& window,
+                           const Body& select, const Body& scatter);
   // Sorts the operands together along dim; `less` gets (a0, b0, a1, b1, ...) as 0-d values and returns one Bool.
   Values sort(const Values& xs, int64_t dim, bool stable, const Body& less);
   Values while_(const Values& init, const Body& cond, const Body& body);
@@ -164,8 +168,10 @@ class Builder {
   Values rng_philox(const Value& state, const Type& bits);
   Value fft(const Value& x, std::string_view kind, const Dims& lengths, const Type& result);
   Value cholesky(const Value& x, bool lower);
-  Value triangular_solve(const Value& a, const Value& b, bool left, bool lower, bool unit, std::string_view transpose_a);
-  Values custom_call(std::string_view target, const Values& operands, const std::vector<Type>& results, std::string_view attrs);
+  Value triangular_solve(const Value& a, const Value& b, bool left, bool lower, bool unit,
+                         std::string_view transpose_a);
+  Values custom_call(std::string_view target, const Values& operands, const std::vector<Type>& results,
+                     std::string_view attrs);
 
   // The general form; `attrs` as in Op.
   Values emit(std::string_view name, const Values& operands, const std::vector<Type>& results, std::string attrs = {},

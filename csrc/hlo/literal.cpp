@@ -15,13 +15,20 @@ struct Special {
 
 Special special(DType t) {
   switch (t) {
-    case DType::F8E5M2: return {"0x7C", "0xFC", "0x7E"};
-    case DType::F8E4M3FN: return {"0x7F", "0xFF", "0x7F"};  // no infinity: NaN stands in
-    case DType::F16: return {"0x7C00", "0xFC00", "0x7E00"};
-    case DType::BF16: return {"0x7F80", "0xFF80", "0x7FC0"};
-    case DType::F32: return {"0x7F800000", "0xFF800000", "0x7FC00000"};
-    case DType::F64: return {"0x7FF0000000000000", "0xFFF0000000000000", "0x7FF8000000000000"};
-    default: return {};
+    case DType::F8E5M2:
+      return {"0x7C", "0xFC", "0x7E"};
+    case DType::F8E4M3FN:
+      return {"0x7F", "0xFF", "0x7F"};  // no infinity: NaN stands in
+    case DType::F16:
+      return {"0x7C00", "0xFC00", "0x7E00"};
+    case DType::BF16:
+      return {"0x7F80", "0xFF80", "0x7FC0"};
+    case DType::F32:
+      return {"0x7F800000", "0xFF800000", "0x7FC00000"};
+    case DType::F64:
+      return {"0x7FF0000000000000", "0xFFF0000000000000", "0x7FF8000000000000"};
+    default:
+      return {};
   }
 }
 

@@ -1,4 +1,5 @@
-// The element-wise operations whose result has the type of their first operand. One row each; Builder derives a method from it.
+// The element-wise operations whose result has the type of their first operand. One row each; Builder derives a method
+// from it.
 #pragma once
 
 // X(method, StableHLO mnemonic)
@@ -25,19 +26,19 @@
   X(tan, "tan")                                   \
   X(tanh, "tanh")
 
-#define TPJ_HLO_BINARY(X)        \
-  X(add, "add")                  \
-  X(and_, "and")                 \
-  X(atan2, "atan2")              \
-  X(div, "divide")               \
-  X(max, "maximum")              \
-  X(min, "minimum")              \
-  X(mul, "multiply")             \
-  X(or_, "or")                   \
-  X(pow, "power")                \
-  X(rem, "remainder")            \
-  X(shl, "shift_left")           \
+#define TPJ_HLO_BINARY(X)           \
+  X(add, "add")                     \
+  X(and_, "and")                    \
+  X(atan2, "atan2")                 \
+  X(div, "divide")                  \
+  X(max, "maximum")                 \
+  X(min, "minimum")                 \
+  X(mul, "multiply")                \
+  X(or_, "or")                      \
+  X(pow, "power")                   \
+  X(rem, "remainder")               \
+  X(shl, "shift_left")              \
   X(shra, "shift_right_arithmetic") \
-  X(shrl, "shift_right_logical") \
-  X(sub, "subtract")             \
+  X(shrl, "shift_right_logical")    \
+  X(sub, "subtract")                \
   X(xor_, "xor")

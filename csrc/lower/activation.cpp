@@ -50,7 +50,9 @@ Value gelu_inner(Builder& b, const Value& x) {
 }
 
 // The normal distribution function.
-Value normal_cdf(Builder& b, const Value& x) { return scale(b, shift(b, b.chlo("erf", {scale(b, x, kSqrtHalf)}), 1), 0.5); }
+Value normal_cdf(Builder& b, const Value& x) {
+  return scale(b, shift(b, b.chlo("erf", {scale(b, x, kSqrtHalf)}), 1), 0.5);
+}
 
 Values gelu(Call& c) {
   Builder& b = c.b;
@@ -74,7 +76,9 @@ Values gelu_backward(Call& c) {
 
 // ---- sigmoid, tanh and their family
 
-Value conjugate(Builder& b, const Value& x) { return is_complex(x.dtype()) ? b.complex(b.real(x), b.neg(b.imag(x))) : x; }
+Value conjugate(Builder& b, const Value& x) {
+  return is_complex(x.dtype()) ? b.complex(b.real(x), b.neg(b.imag(x))) : x;
+}
 
 // (grad, sigmoid(x))
 Values sigmoid_backward(Call& c) {
@@ -124,9 +128,7 @@ Values log_sigmoid_forward(Call& c) {
 }
 
 // (grad, self, buffer): 1 - sigmoid(x), without the buffer.
-Values log_sigmoid_backward(Call& c) {
-  return {c.b.mul(in(c, 0), c.b.logistic(c.b.neg(in(c, 1))))};
-}
+Values log_sigmoid_backward(Call& c) { return {c.b.mul(in(c, 0), c.b.logistic(c.b.neg(in(c, 1))))}; }
 
 // Halves of `x` along the dimension in argument `dim`.
 std::pair<Value, Value> halves(Call& c, const Value& x, size_t dim) {

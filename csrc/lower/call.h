@@ -1,5 +1,5 @@
-// What a lowering sees of one operator call: its arguments by position in the ATen schema, the types of its results, a builder.
-// No tensor, no buffer, no torch: exec/lower_graph fills it in for every door.
+// What a lowering sees of one operator call: its arguments by position in the ATen schema, the types of its results, a
+// builder. No tensor, no buffer, no torch: exec/lower_graph fills it in for every door.
 #pragma once
 
 #include <complex>
@@ -27,16 +27,17 @@ struct Arg {
   enum class Kind { kNone, kTensor, kNumber, kInt, kBool, kString, kDType, kInts, kTensors, kNumbers, kOther };
 
   Kind kind = Kind::kNone;
-  Type type;                                // kTensor: logical sizes and dtype
-  std::function<Value()> read;              // kTensor: the dense logical value
+  Type type;                                    // kTensor: logical sizes and dtype
+  std::function<Value()> read;                  // kTensor: the dense logical value
   NumberKind number_kind = NumberKind::kFloat;  // kNumber
-  std::optional<std::complex<double>> known;    // kNumber: set when the value is part of the key (Row::Options::statics, special)
-  std::optional<int64_t> known_int;             // kNumber of kind int or bool that is known: its exact value
-  std::function<Value(DType)> number;       // kNumber: the value as a 0-d value of that dtype
-  int64_t integer = 0;                      // kInt, kBool, kDType (a DType)
-  std::string text;                         // kString
-  Dims ints;                                // kInts
-  std::vector<Arg> items;                   // kTensors (kTensor or kNone each), kNumbers
+  std::optional<std::complex<double>>
+      known;                         // kNumber: set when the value is part of the key (Row::Options::statics, special)
+  std::optional<int64_t> known_int;  // kNumber of kind int or bool that is known: its exact value
+  std::function<Value(DType)> number;  // kNumber: the value as a 0-d value of that dtype
+  int64_t integer = 0;                 // kInt, kBool, kDType (a DType)
+  std::string text;                    // kString
+  Dims ints;                           // kInts
+  std::vector<Arg> items;              // kTensors (kTensor or kNone each), kNumbers
 };
 
 class Call {
@@ -45,7 +46,8 @@ class Call {
       : b(builder), common_dtype(common), name_(op_name), args_(std::move(args)), results_(std::move(results)) {}
 
   Builder& b;
-  // PyTorch's result type over all tensor arguments (0-d and wrapped-number rules applied); Scalar arguments not included.
+  // PyTorch's result type over all tensor arguments (0-d and wrapped-number rules applied); Scalar arguments not
+  // included.
   DType common_dtype;
 
   // ---- arguments; `i` is the position in the functional schema
@@ -66,8 +68,8 @@ class Call {
   DType dtype_or(size_t i, DType otherwise) const { return has(i) ? static_cast<DType>(args_[i].integer) : otherwise; }
   std::string_view string(size_t i) const { return args_[i].text; }
 
-  // ---- numbers (Scalar, float). scalar() is a run-time input of the program; known() is set when the value is part of the key,
-  // because the row lists the argument as static or the value as special.
+  // ---- numbers (Scalar, float). scalar() is a run-time input of the program; known() is set when the value is part of
+  // the key, because the row lists the argument as static or the value as special.
   Value scalar(size_t i, DType dtype) const { return get(i, Arg::Kind::kNumber).number(dtype); }
   Value scalar_at(size_t i, size_t k, DType dtype) const { return args_[i].items[k].number(dtype); }
   NumberKind number_kind(size_t i) const { return get(i, Arg::Kind::kNumber).number_kind; }
@@ -79,12 +81,14 @@ class Call {
   // True when the argument is absent or known to be `value`.
   bool absent_or(size_t i, double value) const { return !has(i) || is(i, value); }
 
-  // ---- results, as PyTorch's meta kernel says. exec converts a returned value to the result's dtype; its sizes must match.
+  // ---- results, as PyTorch's meta kernel says. exec converts a returned value to the result's dtype; its sizes must
+  // match.
   size_t result_count() const { return results_.size(); }
   const Type& result(size_t k = 0) const { return results_[k]; }
   const Dims& result_dims(size_t k = 0) const { return results_[k].dims; }
 
-  // Philox state (key, counter) as tensor<2xui64>, a run-time input; this call consumes `counters` counters of 128 bits.
+  // Philox state (key, counter) as tensor<2xui64>, a run-time input; this call consumes `counters` counters of 128
+  // bits.
   Value rng_state(uint64_t counters) { return rng_(counters); }
   void set_rng(std::function<Value(uint64_t)> rng) { rng_ = std::move(rng); }
 

@@ -16,9 +16,9 @@ struct FixedString {
   constexpr operator std::string_view() const { return {text, N - 1}; }
 };
 
-// x as PyTorch's Tensor.to converts on x86: to bool is "not 0", complex to real drops the imaginary part, floats truncate
-// towards zero, narrower integers wrap; a float outside int32 (for int64: outside int64) and NaN give the least integer
-// before wrapping, so 300.0 is uint8 44 and -1.0 is 255.
+// x as PyTorch's Tensor.to converts on x86: to bool is "not 0", complex to real drops the imaginary part, floats
+// truncate towards zero, narrower integers wrap; a float outside int32 (for int64: outside int64) and NaN give the
+// least integer before wrapping, so 300.0 is uint8 44 and -1.0 is 255.
 Value cast(Builder& b, const Value& x, DType to);
 
 inline bool is_number(const Call& c, size_t i) { return i < c.arg_count() && c.arg(i).kind == Arg::Kind::kNumber; }

@@ -1,5 +1,5 @@
-// Convolution in one to three spatial dimensions and its gradients. Narrow floats compute in float32 and round once. Complex tensors
-// do not get here: PyTorch splits them into real convolutions above.
+// Convolution in one to three spatial dimensions and its gradients. Narrow floats compute in float32 and round once.
+// Complex tensors do not get here: PyTorch splits them into real convolutions above.
 #include "lower/common.h"
 #include "lower/row.h"
 
@@ -60,8 +60,8 @@ Value swap_features(Builder& b, const Value& w, int64_t groups) {
   return b.reshape(b.transpose(b.reshape(w, split), order), merged);
 }
 
-// The input whose forward convolution has output `y`, as its gradient: y is spread by the stride and meets the reversed kernel.
-// Also the transposed convolution. `result` is [N, C, spatial...]; what the last window leaves over is padded.
+// The input whose forward convolution has output `y`, as its gradient: y is spread by the stride and meets the reversed
+// kernel. Also the transposed convolution. `result` is [N, C, spatial...]; what the last window leaves over is padded.
 Value input_gradient(Builder& b, const Conv& k, const Value& y, const Value& weight, const Dims& result) {
   hlo::ConvDims d = conv_dims(k.spatial);
   d.lhs_dilation = k.stride, d.rhs_dilation = k.dilation, d.feature_groups = k.groups;
@@ -91,15 +91,16 @@ Value tap(Builder& b, const Conv& k, const Value& padded, const Dims& at, const 
   return b.slice(padded, start, limit, stride);
 }
 
-// The kernel's gradient, one matrix product per kernel element. As one convolution (weight_gradient_conv) its kernel is as large
-// as the image, for which XLA's CPU backend has no fast path: three times slower for 3x3 on 32x32 images.
+// The kernel's gradient, one matrix product per kernel element. As one convolution (weight_gradient_conv) its kernel is
+// as large as the image, for which XLA's CPU backend has no fast path: three times slower for 3x3 on 32x32 images.
 Value weight_gradient_dots(Builder& b, const Conv& k, const Value& x, const Value& y, const Dims& result) {
   Dims low(static_cast<size_t>(k.spatial) + 2, 0), high = low, contract{0};
   int64_t taps = 1;
   for (size_t i = 0; i < k.padding.size(); ++i) {
     low[i + 2] = k.padding[i];
     // As far as the last window reaches: PyTorch's sizes may leave a rest, or with output padding ask for more.
-    high[i + 2] = (y.dims()[i + 2] - 1) * k.stride[i] + (result[i + 2] - 1) * k.dilation[i] + 1 - x.dims()[i + 2] - k.padding[i];
+    high[i + 2] =
+        (y.dims()[i + 2] - 1) * k.stride[i] + (result[i + 2] - 1) * k.dilation[i] + 1 - x.dims()[i + 2] - k.padding[i];
     contract.push_back(static_cast<int64_t>(i) + 2);
     taps *= result[i + 2];
   }
@@ -115,7 +116,8 @@ Value weight_gradient_dots(Builder& b, const Conv& k, const Value& x, const Valu
   return b.reshape(b.concatenate(parts, 2), result);
 }
 
-// The kernel's gradient as a convolution in which batch and features change places: x's features are the batch, y is the kernel.
+// The kernel's gradient as a convolution in which batch and features change places: x's features are the batch, y is
+// the kernel.
 Value weight_gradient_conv(Builder& b, const Conv& k, const Value& x, const Value& y, const Dims& result) {
   hlo::ConvDims d = conv_dims(k.spatial);
   d.rhs_dilation = k.stride, d.strides = k.dilation, d.batch_groups = k.groups;
@@ -137,7 +139,8 @@ bool prefers_dots(const Conv& k, const Value& y, const Dims& weight) {
 }
 
 Value weight_gradient(Builder& b, const Conv& k, const Value& x, const Value& y, const Dims& result) {
-  return prefers_dots(k, y, result) ? weight_gradient_dots(b, k, x, y, result) : weight_gradient_conv(b, k, x, y, result);
+  return prefers_dots(k, y, result) ? weight_gradient_dots(b, k, x, y, result)
+                                    : weight_gradient_conv(b, k, x, y, result);
 }
 
 bool is_empty(const Value& v) { return v.type.numel() == 0; }

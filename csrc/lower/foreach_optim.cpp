@@ -1,5 +1,5 @@
-// The list forms of operators, each made of the functional row applied to every element, and the fused optimizers: one program
-// for the whole list of parameters.
+// The list forms of operators, each made of the functional row applied to every element, and the fused optimizers: one
+// program for the whole list of parameters.
 #include "lower/common.h"
 #include "lower/row.h"
 
@@ -18,7 +18,10 @@ Arg number_from(const Call& c, size_t i, size_t k) {
   Arg a;
   a.kind = Arg::Kind::kNumber;
   const DType t = c.type(i).dtype;
-  a.number_kind = is_complex(t) ? NumberKind::kComplex : is_float(t) ? NumberKind::kFloat : is_bool(t) ? NumberKind::kBool : NumberKind::kInt;
+  a.number_kind = is_complex(t) ? NumberKind::kComplex
+                  : is_float(t) ? NumberKind::kFloat
+                  : is_bool(t)  ? NumberKind::kBool
+                                : NumberKind::kInt;
   a.number = [&c, i, k](DType dtype) {
     const auto at = static_cast<int64_t>(k);
     return c.b.reshape(c.b.slice_dim(c.tensor(i, dtype), 0, at, at + 1), {});
@@ -65,7 +68,8 @@ Values each(Call& c) {
 template <size_t list>
 Values copies(Call& c) {
   Values out;
-  for (size_t k = 0; k < c.result_count(); ++k) out.push_back(c.b.broadcast_to(cast(c.b, c.tensor_at(list, k), c.result(k).dtype), c.result_dims(k)));
+  for (size_t k = 0; k < c.result_count(); ++k)
+    out.push_back(c.b.broadcast_to(cast(c.b, c.tensor_at(list, k), c.result(k).dtype), c.result_dims(k)));
   return out;
 }
 
@@ -80,7 +84,8 @@ Value one_minus(Call& c, size_t i, DType t) {
   return c.b.convert(c.b.sub(c.b.like(x, 1), x), t);
 }
 
-// What all optimizers do with a list of parameters: arguments 0 (parameters) and 1 (gradients), the positions of the others.
+// What all optimizers do with a list of parameters: arguments 0 (parameters) and 1 (gradients), the positions of the
+// others.
 struct Optimizer {
   size_t weight_decay, maximize, grad_scale, found_inf;
 };
@@ -110,8 +115,8 @@ class Step {
   }
 
   Builder& b;
-  DType t;                       // computed in
-  Value param, grad, unscaled;   // unscaled: the gradient to be stored, if it changed
+  DType t;                      // computed in
+  Value param, grad, unscaled;  // unscaled: the gradient to be stored, if it changed
 
  private:
   Call& c_;
@@ -133,8 +138,8 @@ Value bias_correction(Builder& b, const Value& one_minus_beta, const Value& step
 
 enum class Decay { kIntoGradient, kDecoupled };  // Adam, AdamW
 
-// (self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, lr, beta1, beta2, weight_decay, eps, amsgrad, maximize,
-// grad_scale, found_inf): https://arxiv.org/abs/1412.6980, https://arxiv.org/abs/1711.05101
+// (self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, lr, beta1, beta2, weight_decay, eps, amsgrad,
+// maximize, grad_scale, found_inf): https://arxiv.org/abs/1412.6980, https://arxiv.org/abs/1711.05101
 template <Decay decay>
 Values adam(Call& c) {
   Builder& b = c.b;
@@ -169,7 +174,8 @@ Values adam(Call& c) {
   return flattened({params, grads, avgs, squares, maxima});
 }
 
-// (self, grads, momentum_buffers, weight_decay, momentum, lr, dampening, nesterov, maximize, is_first_step, grad_scale, found_inf)
+// (self, grads, momentum_buffers, weight_decay, momentum, lr, dampening, nesterov, maximize, is_first_step, grad_scale,
+// found_inf)
 Values sgd(Call& c) {
   Builder& b = c.b;
   const bool momentum = !c.is(4, 0), nesterov = c.flag(7), first = c.flag(9);
@@ -191,8 +197,8 @@ Values sgd(Call& c) {
   return flattened({params, grads, buffers});
 }
 
-// (self, grads, state_sums, state_steps, lr, lr_decay, weight_decay, eps, maximize, grad_scale, found_inf). The steps count as
-// mutated in the form whose lr is a number, though they are not.
+// (self, grads, state_sums, state_steps, lr, lr_decay, weight_decay, eps, maximize, grad_scale, found_inf). The steps
+// count as mutated in the form whose lr is a number, though they are not.
 template <bool steps_too>
 Values adagrad(Call& c) {
   Builder& b = c.b;
@@ -223,7 +229,8 @@ Values unscale(Call& c) {
   for (size_t k = 0; k < c.count(0); ++k) {
     const Value x = b.convert(c.tensor_at(0, k), opmath(c.type_at(0, k).dtype));
     const Value infinite = b.not_(b.is_finite(x));
-    const Value any = b.reduce1(infinite, b.constant({DType::Bool, {}}, false), normalized_dims({}, x.rank()), &Builder::or_);
+    const Value any =
+        b.reduce1(infinite, b.constant({DType::Bool, {}}, false), normalized_dims({}, x.rank()), &Builder::or_);
     bad = b.or_(bad, any);
     out.push_back(b.mul(x, b.broadcast_to(b.reshape(c.tensor(2, x.dtype()), {}), x.dims())));
   }
@@ -231,7 +238,8 @@ Values unscale(Call& c) {
   return out;
 }
 
-// (scale, growth_tracker, found_inf, growth, backoff, interval): down after an infinity, up after `interval` steps without one.
+// (scale, growth_tracker, found_inf, growth, backoff, interval): down after an infinity, up after `interval` steps
+// without one.
 Values update_scale(Call& c) {
   Builder& b = c.b;
   const Value scale = c.tensor(0), tracker = c.tensor(1), found = b.reshape(c.tensor(2), scale.dims());
@@ -240,7 +248,8 @@ Values update_scale(Call& c) {
   const Value bad_tracker = b.reshape(bad, tracker.dims());
   const Value due = b.compare(Cmp::EQ, next, b.constant(next.type, c.integer(5))), grown = times(3);
   const Value grows = b.and_(b.reshape(due, scale.dims()), b.is_finite(grown));
-  return {b.select(bad, times(4), b.select(grows, grown, scale)), b.select(b.or_(bad_tracker, due), b.like(tracker, 0), next)};
+  return {b.select(bad, times(4), b.select(grows, grown, scale)),
+          b.select(b.or_(bad_tracker, due), b.like(tracker, 0), next)};
 }
 
 Row::Options alpha() { return {.special = {{"alpha", {1}}}}; }

@@ -63,7 +63,9 @@ Values scatter_by_name(Call& c, bool number) {
 Values scatter_reduce_src(Call& c) { return scatter_by_name(c, false); }
 Values scatter_reduce_value(Call& c) { return scatter_by_name(c, true); }
 
-Values scatter_add(Call& c) { return scatter_with(c, scatter_call(c, opmath(c.result().dtype), false), accumulate(c.b)); }
+Values scatter_add(Call& c) {
+  return scatter_with(c, scatter_call(c, opmath(c.result().dtype), false), accumulate(c.b));
+}
 
 // ---- named reductions into places (scatter_reduce, index_reduce)
 
@@ -90,7 +92,8 @@ Builder::Body body_of(Builder& b, std::string_view reduce) {
 }
 
 // Without include_self the places that are written start from the identity.
-Value reduce_into(Builder& b, Value x, const Value& update, std::string_view reduce, bool include_self, const WriteFn& write) {
+Value reduce_into(Builder& b, Value x, const Value& update, std::string_view reduce, bool include_self,
+                  const WriteFn& write) {
   if (!include_self) {
     const Value no = b.constant({DType::Bool, x.dims()}, false), yes = b.constant({DType::Bool, update.dims()}, true);
     x = b.select(write(no, yes, replace()), identity_of(b, x.type, reduce), x);
@@ -98,7 +101,8 @@ Value reduce_into(Builder& b, Value x, const Value& update, std::string_view red
   const Value total = write(x, update, body_of(b, reduce));
   if (reduce != "mean") return total;
   const DType t = real_of(x.dtype());
-  Value count = write(b.constant({t, x.dims()}, include_self ? 1 : 0), b.constant({t, update.dims()}, 1), accumulate(b));
+  Value count =
+      write(b.constant({t, x.dims()}, include_self ? 1 : 0), b.constant({t, update.dims()}, 1), accumulate(b));
   count = b.max(count, b.constant(count.type, 1));
   return floor_divide(b, total, cast(b, count, x.dtype()));
 }
@@ -162,7 +166,8 @@ Values index_fill(Call& c) {
   const int64_t dim = normalized_dim(c.integer(1), x.rank());
   Index at = slices(c, 2, x, dim);
   at.dims = {0}, at.place = 0;
-  const Value no = c.b.constant({DType::Bool, {x.dim(dim)}}, false), yes = c.b.constant({DType::Bool, at.at[0].dims()}, true);
+  const Value no = c.b.constant({DType::Bool, {x.dim(dim)}}, false),
+              yes = c.b.constant({DType::Bool, at.at[0].dims()}, true);
   const Value mask = c.b.broadcast_in_dim(write_at(c.b, no, at, yes, replace()), x.dims(), {dim});
   return {c.b.reshape(c.b.select(mask, input(c, 3, x.dtype(), x.dims()), x), c.result_dims())};
 }
@@ -220,8 +225,8 @@ Dims broadcast_sizes(const std::vector<Dims>& shapes) {
   return out;
 }
 
-// The indices of list argument `i` for a tensor of sizes `x`. Adjacent ones leave their place to the index's dimensions, else
-// those come first.
+// The indices of list argument `i` for a tensor of sizes `x`. Adjacent ones leave their place to the index's
+// dimensions, else those come first.
 Index advanced_index(Call& c, size_t i, const Dims& x) {
   Index index;
   std::vector<Dims> shapes;
@@ -276,7 +281,8 @@ Value put_by_mask(Call& c, const Value& x, const Value& values, int64_t dim, boo
   for (int64_t i = 0; i < mask.rank(); ++i) map.push_back(dim + i);
   const Value where = b.broadcast_in_dim(mask, x.dims(), map);
   const int64_t rest = x.rank() - mask.rank();
-  // In `values` the mask's dimensions are one, of size 1 or the count of true elements, unless broadcasting left it out.
+  // In `values` the mask's dimensions are one, of size 1 or the count of true elements, unless broadcasting left it
+  // out.
   const bool per_row = values.rank() >= rest - dim + 1 && values.dim(values.rank() - (rest - dim) - 1) != 1;
   Value full;
   if (per_row) {
@@ -346,7 +352,8 @@ Values is_in(Call& c) {
   const Value others = is_number(c, 1) ? c.b.reshape(c.scalar(1, t), {1}) : flat(c.b, c.tensor(1, t));
   const int64_t m = others.dim(0);
   const Value elements = c.b.reshape(input(c, 0, t, c.result_dims()), {n});
-  const Value equal = c.b.compare(Cmp::EQ, c.b.broadcast_in_dim(elements, {n, m}, {0}), c.b.broadcast_in_dim(others, {n, m}, {1}));
+  const Value equal =
+      c.b.compare(Cmp::EQ, c.b.broadcast_in_dim(elements, {n, m}, {0}), c.b.broadcast_in_dim(others, {n, m}, {1}));
   Value found = c.b.reduce1(equal, c.b.constant({DType::Bool, {}}, false), {1}, &Builder::or_);
   if (c.flag(3)) found = c.b.not_(found);
   return {c.b.reshape(found, c.result_dims())};
@@ -376,7 +383,7 @@ Values unfold_backward(Call& c) {
 
 std::vector<Row> index_rows() {
   return {
-      {"_index_put_impl_", index_put},
+      {"_index_put_impl_", index_put, {.may_overlap = true}},
       {"_unsafe_index.Tensor", index},
       {"_unsafe_index_put", index_put},
       {"_unsafe_masked_index", unsafe_masked_index},
@@ -388,7 +395,7 @@ std::vector<Row> index_rows() {
       {"index_copy", index_copy},
       {"index_fill.int_Scalar", index_fill},
       {"index_fill.int_Tensor", index_fill},
-      {"index_put", index_put},
+      {"index_put", index_put, {.may_overlap = true}},
       {"index_reduce", index_reduce},
       {"index_select", index_select},
       {"isin.Scalar_Tensor", is_in},

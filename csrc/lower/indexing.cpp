@@ -116,7 +116,8 @@ Value read_along(Builder& b, const Value& x, int64_t dim, const Value& at) {
   return b.select(is_valid(b, at), b.gather(part, at, g, at.dims()), nothing(b, result));
 }
 
-Value write_along(Builder& b, const Value& x, int64_t dim, const Value& at, const Value& update, const Builder::Body& body) {
+Value write_along(Builder& b, const Value& x, int64_t dim, const Value& at, const Value& update,
+                  const Builder::Body& body) {
   if (x.type.numel() == 0 || at.type.numel() == 0) return x;
   const int64_t rank = x.rank();
   if (rank == 0) {

@@ -71,7 +71,8 @@ Values smooth_l1_loss_backward(Call& c) {
 Values huber_loss(Call& c) {
   Builder& b = c.b;
   const Value z = b.abs(difference(c, 0, 1)), delta = c.number(3, z.dtype(), z.dims());
-  const Value loss = b.select(b.compare(Cmp::LE, z, delta), half(b, b.mul(z, z)), b.mul(delta, b.sub(z, half(b, delta))));
+  const Value loss =
+      b.select(b.compare(Cmp::LE, z, delta), half(b, b.mul(z, z)), b.mul(delta, b.sub(z, half(b, delta))));
   return reduced(c, loss, 2);
 }
 
@@ -138,7 +139,8 @@ struct Target {
 
 Target read_target(Call& c, size_t target, size_t ignore_index) {
   Builder& b = c.b;
-  const Value t = c.tensor(target, DType::I64), ignored = b.compare(Cmp::EQ, t, b.like(t, static_cast<double>(c.integer(ignore_index))));
+  const Value t = c.tensor(target, DType::I64),
+              ignored = b.compare(Cmp::EQ, t, b.like(t, static_cast<double>(c.integer(ignore_index))));
   return {b.select(ignored, b.like(t, 0), t), ignored};
 }
 
@@ -202,7 +204,8 @@ Values nll_loss_backward(Call& c) {
   if (c.integer(4) == kMean) g = b.div(g, c.tensor(6, dtype));
   g = b.neg(b.mul(b.broadcast_to(g, w.dims()), w));
   const DType narrow = out.dims[static_cast<size_t>(dim)] < (int64_t{1} << 31) ? DType::I32 : DType::I64;
-  const Value hit = b.compare(Cmp::EQ, b.iota({narrow, out.dims}, dim), broadcast_over(b, b.convert(t.index, narrow), out.dims, {dim}));
+  const Value hit = b.compare(Cmp::EQ, b.iota({narrow, out.dims}, dim),
+                              broadcast_over(b, b.convert(t.index, narrow), out.dims, {dim}));
   const Value counts = b.and_(hit, broadcast_over(b, b.not_(t.ignored), out.dims, {dim}));
   return {b.select(counts, broadcast_over(b, g, out.dims, {dim}), b.constant(out, 0))};
 }

@@ -5,12 +5,15 @@
 namespace tpj::lower {
 namespace {
 
-Value conjugate(Builder& b, const Value& x) { return is_complex(x.dtype()) ? b.complex(b.real(x), b.neg(b.imag(x))) : x; }
+Value conjugate(Builder& b, const Value& x) {
+  return is_complex(x.dtype()) ? b.complex(b.real(x), b.neg(b.imag(x))) : x;
+}
 
 // Narrow floats stay narrow as operands (their products are exact in float32, and matrix units take them so).
 // x of rank 2 times y of rank 2 (or 1), or of rank 3 in batches.
 Value product(Builder& b, const Value& x, const Value& y) {
-  TPJ_CHECK(x.dtype() == y.dtype(), "expected m1 and m2 to have the same dtype, but got: ", info(x.dtype()).name, " != ", info(y.dtype()).name);
+  TPJ_CHECK(x.dtype() == y.dtype(), "expected m1 and m2 to have the same dtype, but got: ", info(x.dtype()).name,
+            " != ", info(y.dtype()).name);
   if (x.rank() == 3) return b.dot_general(x, y, {{0}, {0}, {2}, {1}}, opmath(x.dtype()));
   return b.dot_general(x, y, {{}, {}, {x.rank() - 1}, {0}}, opmath(x.dtype()));
 }
@@ -24,7 +27,6 @@ Value combine(Call& c, Value p, size_t beta, size_t alpha) {
   if (!c.absent_or(beta, 1)) self = c.b.mul(self, c.number(beta, t, p.dims()));
   return c.b.add(self, p);
 }
-
 
 Values matmul(Call& c) { return {product(c.b, c.tensor(0), c.tensor(1))}; }
 

@@ -1,4 +1,5 @@
-// Softmax and the normalisations, with their derivatives. All of them compute in float32 for narrow floats, statistics included.
+// Softmax and the normalisations, with their derivatives. All of them compute in float32 for narrow floats, statistics
+// included.
 #include "lower/common.h"
 #include "lower/row.h"
 
@@ -114,7 +115,8 @@ struct AffineGrads {
   Value input, weight, bias;
 };
 
-AffineGrads affine_backward(Call& c, const Value& g, const Value& y, size_t weight, size_t mask, const Dims& over, const Dims& lacking) {
+AffineGrads affine_backward(Call& c, const Value& g, const Value& y, size_t weight, size_t mask, const Dims& over,
+                            const Dims& lacking) {
   Builder& b = c.b;
   AffineGrads grads{g, {}, {}};
   if (c.has(weight)) grads.input = b.mul(g, broadcast_over(b, c.tensor(weight, g.dtype()), g.dims(), lacking));
@@ -183,7 +185,8 @@ BatchNorm batch_norm(Call& c, const BatchNormArgs& at, bool training) {
     const auto n = static_cast<double>(size_over(x.dims(), dims));
     if (c.has(at.running_mean)) r.running_mean = moved(c, at.running_mean, at.momentum, s.mean);
     // The running variance is the unbiased one.
-    if (c.has(at.running_var)) r.running_var = moved(c, at.running_var, at.momentum, b.mul(s.var, b.like(s.var, n / (n - 1))));
+    if (c.has(at.running_var))
+      r.running_var = moved(c, at.running_var, at.momentum, b.mul(s.var, b.like(s.var, n / (n - 1))));
   } else {
     r.mean = c.tensor(at.running_mean, x.dtype());
     r.invstd = inverse_std(c, c.tensor(at.running_var, x.dtype()), at.eps);
@@ -193,7 +196,9 @@ BatchNorm batch_norm(Call& c, const BatchNormArgs& at, bool training) {
 }
 
 // Saved statistics are empty where the meta kernel says so (in evaluation).
-Value saved(Call& c, size_t k, const Value& v) { return c.result_dims(k) == v.dims() ? v : c.b.constant(c.result(k), 0); }
+Value saved(Call& c, size_t k, const Value& v) {
+  return c.result_dims(k) == v.dims() ? v : c.b.constant(c.result(k), 0);
+}
 
 // out, saved mean, saved 1/std, and further results that are always empty on this device (`reserve`).
 Values batch_norm_results(Call& c, const BatchNorm& r, size_t count) {

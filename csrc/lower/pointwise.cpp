@@ -1,5 +1,5 @@
-// Element-wise operators of two or three arguments: arithmetic, comparison, logic, selection. They compute in PyTorch's opmath
-// type; where a schema has a Tensor and a Scalar form, one function serves both.
+// Element-wise operators of two or three arguments: arithmetic, comparison, logic, selection. They compute in PyTorch's
+// opmath type; where a schema has a Tensor and a Scalar form, one function serves both.
 #include "lower/common.h"
 #include "lower/row.h"
 
@@ -57,7 +57,9 @@ Value differ_in_sign(Builder& b, const Value& x, const Value& y) {
 
 Value nonzero(Builder& b, const Value& x) { return b.compare(Cmp::NE, x, b.like(x, 0)); }
 
-Value truncate(Builder& b, const Value& x) { return b.select(b.compare(Cmp::LT, x, b.like(x, 0)), b.ceil(x), b.floor(x)); }
+Value truncate(Builder& b, const Value& x) {
+  return b.select(b.compare(Cmp::LT, x, b.like(x, 0)), b.ceil(x), b.floor(x));
+}
 
 Value trunc_div(Builder& b, const Value& x, const Value& y) {
   if (is_float(x.dtype())) return truncate(b, b.div(x, y));
@@ -136,11 +138,13 @@ Value easy_power(Call& c, const Value& x) {
 
 Value any_nonzero(Builder& b, const Value& x) {
   const Value hit = nonzero(b, x);
-  return hit.rank() == 0 ? hit : b.reduce1(hit, b.constant({DType::Bool, {}}, false), normalized_dims({}, x.rank()), &Builder::or_);
+  return hit.rank() == 0
+             ? hit
+             : b.reduce1(hit, b.constant({DType::Bool, {}}, false), normalized_dims({}, x.rank()), &Builder::or_);
 }
 
-// By squaring, wrapping around; XLA's own reads only the low 6 bits of an exponent. A negative exponent gives 0, but of 1 and -1
-// the sign that the parity asks for.
+// By squaring, wrapping around; XLA's own reads only the low 6 bits of an exponent. A negative exponent gives 0, but of
+// 1 and -1 the sign that the parity asks for.
 Value integer_power(Builder& b, const Value& x, const Value& y) {
   const Value zero = b.like(x, 0), one = b.like(x, 1);
   const auto odd = [&](const Value& v) { return b.compare(Cmp::NE, b.and_(v, b.like(v, 1)), b.like(v, 0)); };
@@ -335,7 +339,8 @@ Values logaddexp(Call& c) {
   const auto [x, y] = pair(c, opmath(float_type(c)));
   constexpr double kLn2 = 0.693147180559945309417232;
   const Value big = b.max(x, y), gap = b.neg(b.abs(b.sub(x, y)));
-  const Value tail = base2 ? b.div(b.log1p(b.exp(b.mul(gap, b.like(gap, kLn2)))), b.like(gap, kLn2)) : b.log1p(b.exp(gap));
+  const Value tail =
+      base2 ? b.div(b.log1p(b.exp(b.mul(gap, b.like(gap, kLn2)))), b.like(gap, kLn2)) : b.log1p(b.exp(gap));
   // Equal infinities: their difference would be NaN.
   const Value same_inf = b.and_(b.compare(Cmp::EQ, x, y), b.compare(Cmp::EQ, b.abs(x), inf_like(b, x)));
   return {b.select(same_inf, x, b.add(big, tail))};
@@ -350,13 +355,14 @@ Values x_times_log(Call& c) {
   return {b.select(is_nan(b, y), y, b.select(b.compare(Cmp::EQ, x, zero), zero, product))};
 }
 
-// Hurwitz zeta: infinite at x = 1 and where q is 0 or a negative integer, undefined for x < 1 and for fractional powers of
-// negative numbers.
+// Hurwitz zeta: infinite at x = 1 and where q is 0 or a negative integer, undefined for x < 1 and for fractional powers
+// of negative numbers.
 Values zeta(Call& c) {
   Builder& b = c.b;
   const auto [x, q] = pair(c, opmath(float_type(c)));
   const Value one = b.like(x, 1), inf = inf_like(b, x), nan = nan_like(b, x), z = b.chlo("zeta", {x, q});
-  const Value at_pole = b.select(b.compare(Cmp::EQ, q, b.floor(q)), inf, b.select(b.compare(Cmp::NE, x, b.floor(x)), nan, z));
+  const Value at_pole =
+      b.select(b.compare(Cmp::EQ, q, b.floor(q)), inf, b.select(b.compare(Cmp::NE, x, b.floor(x)), nan, z));
   const Value defined = b.select(b.compare(Cmp::LE, q, b.like(q, 0)), at_pole, z);
   return {b.select(b.compare(Cmp::EQ, x, one), inf, b.select(b.compare(Cmp::GT, x, one), defined, nan))};
 }
@@ -464,8 +470,8 @@ std::vector<Row> pointwise_rows() {
       {"div.Tensor_mode", div_mode},
       {"eq.Scalar", compare<Cmp::EQ>},
       {"eq.Tensor", compare<Cmp::EQ>},
-      {"fill.Scalar", fill, {.fills = true}},
-      {"fill.Tensor", fill, {.fills = true}},
+      {"fill.Scalar", fill, {.may_overlap = true}},
+      {"fill.Tensor", fill, {.may_overlap = true}},
       {"floor_divide", floor_divide},
       {"floor_divide.Scalar", floor_divide},
       {"fmax", extreme_number<&Builder::max, &Builder::or_>},
@@ -518,7 +524,7 @@ std::vector<Row> pointwise_rows() {
       {"xlogy.Scalar_Other", x_times_log<&Builder::log>},
       {"xlogy.Scalar_Self", x_times_log<&Builder::log>},
       {"xlogy.Tensor", x_times_log<&Builder::log>},
-      {"zero", zero, {.fills = true}},
+      {"zero", zero, {.may_overlap = true}},
   };
 }
 

@@ -88,18 +88,21 @@ Value scatter_to_planes(Builder& b, const Value& grad, const Value& at, const Di
   return b.reshape(write_along(b, zeros, 1, where, b.reshape(grad, rows), accumulate(b)), input);
 }
 
-// Windows that do not overlap and divide the input: the gradient goes to the one element of its window whose position it has.
+// Windows that do not overlap and divide the input: the gradient goes to the one element of its window whose position
+// it has.
 bool is_tiling(const Pool& p, const Dims& input, const Dims& output) {
   const Dims in = last(input, p.spatial), out = last(output, p.spatial);
   for (size_t i = 0; i < in.size(); ++i)
-    if (p.stride[i] != p.kernel[i] || p.padding[i] != 0 || p.dilation[i] != 1 || out[i] * p.kernel[i] > in[i]) return false;
+    if (p.stride[i] != p.kernel[i] || p.padding[i] != 0 || p.dilation[i] != 1 || out[i] * p.kernel[i] > in[i])
+      return false;
   return true;
 }
 
 // Each element repeated over its tile; `fill` for what the tiles leave over.
 Value spread_tiles(Builder& b, const Pool& p, const Value& y, const Dims& input, const Value& fill) {
   const size_t lead = input.size() - static_cast<size_t>(p.spatial);
-  Dims spread(y.dims().begin(), y.dims().begin() + static_cast<int64_t>(lead)), map, merged = spread, low(input.size(), 0), high = low;
+  Dims spread(y.dims().begin(), y.dims().begin() + static_cast<int64_t>(lead)), map, merged = spread,
+                                                                                     low(input.size(), 0), high = low;
   for (size_t i = 0; i < lead; ++i) map.push_back(static_cast<int64_t>(i));
   for (size_t i = 0; i < p.kernel.size(); ++i) {
     map.push_back(static_cast<int64_t>(spread.size()));
@@ -111,8 +114,8 @@ Value spread_tiles(Builder& b, const Pool& p, const Value& y, const Dims& input,
   return b.pad(b.reshape(b.broadcast_in_dim(y, spread, map), merged), fill, low, high, Dims(low.size(), 0));
 }
 
-// The gradient by one shifted comparison per window element, without a scatter: an element of the input receives from the output
-// whose window has it at offset `o`, if that output chose it.
+// The gradient by one shifted comparison per window element, without a scatter: an element of the input receives from
+// the output whose window has it at offset `o`, if that output chose it.
 Value gather_gradient(Builder& b, const Pool& p, const Value& grad, const Value& at, const Dims& input) {
   const size_t lead = input.size() - static_cast<size_t>(p.spatial);
   const Value mine = plane_positions(b, input, p.spatial);
@@ -156,12 +159,14 @@ Values max_pool3d_backward(Call& c) { return max_pool_backward(c, 3); }
 // ---- averages
 
 Value window_sum(Builder& b, const Value& x, const hlo::Window& w) {
-  return b.reduce_window({x}, {b.scalar(x.dtype(), 0)}, w, [&b](const Values& a) { return Values{b.add(a[0], a[1])}; })[0];
+  return b.reduce_window({x}, {b.scalar(x.dtype(), 0)}, w,
+                         [&b](const Values& a) { return Values{b.add(a[0], a[1])}; })[0];
 }
 
-// What each window's sum is divided by, in one dimension: window elements inside the input, with its padding or without. Windows
-// that ceil_mode lets reach further end there.
-std::vector<int64_t> window_counts(int64_t input, int64_t output, int64_t kernel, int64_t stride, int64_t padding, bool include_pad) {
+// What each window's sum is divided by, in one dimension: window elements inside the input, with its padding or
+// without. Windows that ceil_mode lets reach further end there.
+std::vector<int64_t> window_counts(int64_t input, int64_t output, int64_t kernel, int64_t stride, int64_t padding,
+                                   bool include_pad) {
   std::vector<int64_t> counts;
   for (int64_t o = 0; o < output; ++o) {
     const int64_t start = o * stride - padding, end = std::min(start + kernel, input + padding);
@@ -262,7 +267,8 @@ Value adaptive_matrix(Builder& b, DType t, int64_t in, int64_t out, bool mean) {
 
 // x with dimension d replaced by matrix [new, old] times it; the matrix's other dimension when transposed.
 Value apply_along(Builder& b, const Value& x, int64_t d, const Value& matrix, bool transposed) {
-  const Value y = b.dot_general(x, matrix, {{}, {}, {d}, {transposed ? 0 : 1}}, x.dtype());  // the new dimension comes last
+  const Value y =
+      b.dot_general(x, matrix, {{}, {}, {d}, {transposed ? 0 : 1}}, x.dtype());  // the new dimension comes last
   Dims order;
   for (int64_t i = 0; i < x.rank() - 1; ++i) {
     if (i == d) order.push_back(x.rank() - 1);
@@ -336,9 +342,10 @@ Values adaptive_max_pool(Call& c, int64_t spatial) {
   if (c.result().numel() == 0) return {b.constant(c.result(0), 0), b.constant(c.result(1), 0)};
   Values xs{x, plane_positions(b, x.dims(), spatial)};
   if (const auto p = regular_pool(x.dims(), c.result_dims(), spatial))
-    return b.reduce_window(xs, {b.min_value({x.dtype(), {}}), b.max_value({DType::I32, {}})}, window_of(*p, x.dims(), c.result_dims()),
-                           [&b](const Values& a) { return greater(b, a); });
-  for (int64_t d = x.rank() - spatial; d < x.rank(); ++d) xs = adaptive_max_along(b, xs, d, c.result_dims()[static_cast<size_t>(d)]);
+    return b.reduce_window(xs, {b.min_value({x.dtype(), {}}), b.max_value({DType::I32, {}})},
+                           window_of(*p, x.dims(), c.result_dims()), [&b](const Values& a) { return greater(b, a); });
+  for (int64_t d = x.rank() - spatial; d < x.rank(); ++d)
+    xs = adaptive_max_along(b, xs, d, c.result_dims()[static_cast<size_t>(d)]);
   return xs;
 }
 

@@ -29,10 +29,14 @@ DType promote(DType a, DType b) {
     return is_complex(high) && low == DType::F64 ? DType::C128 : high;
   }
   switch (category(a)) {
-    case 3: return DType::C128;
-    case 2: return promote_floats(a, b);
-    case 1: return promote_integers(a, b);
-    default: return a;
+    case 3:
+      return DType::C128;
+    case 2:
+      return promote_floats(a, b);
+    case 1:
+      return promote_integers(a, b);
+    default:
+      return a;
   }
 }
 
@@ -51,10 +55,14 @@ DType result_type(const std::vector<Type>& tensors) {
 DType promote_number(DType tensor, NumberKind number) {
   if (static_cast<int>(number) <= category(tensor)) return tensor;
   switch (number) {
-    case NumberKind::kInt: return DType::I64;
-    case NumberKind::kFloat: return DType::F32;
-    case NumberKind::kComplex: return tensor == DType::F64 ? DType::C128 : DType::C64;
-    default: return tensor;
+    case NumberKind::kInt:
+      return DType::I64;
+    case NumberKind::kFloat:
+      return DType::F32;
+    case NumberKind::kComplex:
+      return tensor == DType::F64 ? DType::C128 : DType::C64;
+    default:
+      return tensor;
   }
 }
 

@@ -1,5 +1,5 @@
-// Random numbers. Bits come from Philox at the (key, counter) that the runtime hands out; every element uses its own bits, so that
-// results depend neither on the plugin nor on how a program is cut.
+// Random numbers. Bits come from Philox at the (key, counter) that the runtime hands out; every element uses its own
+// bits, so that results depend neither on the plugin nor on how a program is cut.
 #include <cmath>
 #include <numbers>
 
@@ -31,7 +31,9 @@ Value to_unit(Builder& b, const Value& raw) {
 }
 
 // Uniform in [0, 1), in float32 or float64.
-Value unit(Call& c, DType t, const Dims& dims) { return to_unit(c.b, bits(c, t == DType::F64 ? DType::U64 : DType::U32, dims)); }
+Value unit(Call& c, DType t, const Dims& dims) {
+  return to_unit(c.b, bits(c, t == DType::F64 ? DType::U64 : DType::U32, dims));
+}
 
 // Uniform in (0, 1]: safe for log.
 Value positive_unit(Call& c, DType t, const Dims& dims) {
@@ -92,7 +94,8 @@ Values normal_(Call& c) {
 Values normal(Call& c) {
   const Type& out = c.result();
   if (is_complex(out.dtype)) {
-    const Value z = normal_of(c, out, c.b.constant({real_of(out.dtype), out.dims}, 0), c.b.constant({real_of(out.dtype), out.dims}, 1));
+    const Value z = normal_of(c, out, c.b.constant({real_of(out.dtype), out.dims}, 0),
+                              c.b.constant({real_of(out.dtype), out.dims}, 1));
     return {c.b.add(input(c, 0, out.dtype, out.dims), c.b.mul(input(c, 1, out.dtype, out.dims), z))};
   }
   const DType t = draw_type(out.dtype);
@@ -136,8 +139,8 @@ Value multiply_high(Builder& b, const Value& x, uint64_t by) {
   return b.add(b.mul(x1, y1), b.add(b.shrl(middle, shift), b.shrl(carry, shift)));
 }
 
-// Uniform whole numbers below `range` (0: all of 64 bits), as bits * range / 2^32 or 2^64: no division, which chips without
-// 64-bit integers hardly have.
+// Uniform whole numbers below `range` (0: all of 64 bits), as bits * range / 2^32 or 2^64: no division, which chips
+// without 64-bit integers hardly have.
 Value below(Call& c, const Dims& dims, uint64_t range) {
   Builder& b = c.b;
   if (range == 0) return bits(c, DType::U64, dims);
@@ -156,12 +159,18 @@ Value integers(Call& c, int64_t from, uint64_t range) {
 // One past the greatest whole number that random_() gives: floats hold all up to 2^digits.
 uint64_t natural_range(DType t) {
   switch (t) {
-    case DType::Bool: return 2;
-    case DType::F16: return (1u << 11) + 1;
-    case DType::BF16: return (1u << 8) + 1;
-    case DType::F32: return (1u << 24) + 1;
-    case DType::F64: return (uint64_t{1} << 53) + 1;
-    default: break;
+    case DType::Bool:
+      return 2;
+    case DType::F16:
+      return (1u << 11) + 1;
+    case DType::BF16:
+      return (1u << 8) + 1;
+    case DType::F32:
+      return (1u << 24) + 1;
+    case DType::F64:
+      return (uint64_t{1} << 53) + 1;
+    default:
+      break;
   }
   const uint64_t bits = 8 * size_of(t) - (is_unsigned(t) ? 0 : 1);
   return bits == 64 ? 0 : uint64_t{1} << bits;
@@ -183,9 +192,7 @@ Values random_from(Call& c) {
 
 // ---- choices
 
-Value bernoulli_with(Call& c, const Value& p) {
-  return c.b.compare(Cmp::LT, unit(c, p.dtype(), p.dims()), p);
-}
+Value bernoulli_with(Call& c, const Value& p) { return c.b.compare(Cmp::LT, unit(c, p.dtype(), p.dims()), p); }
 
 // Probabilities are float32 or, if they come so, float64.
 DType probability_type(Call& c, size_t i) { return c.type(i).dtype == DType::F64 ? DType::F64 : DType::F32; }
@@ -234,12 +241,13 @@ Values randperm(Call& c) {
   const Value keys = bits(c, DType::U64, out.dims);
   const Value numbers = b.iota({DType::I64, out.dims}, 0);
   if (out.numel() <= 1) return {cast(b, numbers, out.dtype)};
-  const Values sorted = b.sort({keys, numbers}, 0, true, [&b](const Values& a) { return Values{b.compare(Cmp::LT, a[0], a[1])}; });
+  const Values sorted =
+      b.sort({keys, numbers}, 0, true, [&b](const Values& a) { return Values{b.compare(Cmp::LT, a[0], a[1])}; });
   return {cast(b, sorted[1], out.dtype)};
 }
 
-// Exponential races (Efraimidis and Spirakis 2006): the k least of E / p are a sample without replacement, the first of n
-// independent ones a sample with replacement.
+// Exponential races (Efraimidis and Spirakis 2006): the k least of E / p are a sample without replacement, the first of
+// n independent ones a sample with replacement.
 Values multinomial(Call& c) {
   Builder& b = c.b;
   const int64_t samples = c.integer(1);
@@ -252,7 +260,8 @@ Values multinomial(Call& c) {
   if (!replacement) {
     const Value race = b.div(b.neg(b.log(positive_unit(c, t, p.dims()))), p);
     const Value at = b.iota({DType::I32, p.dims()}, last);
-    const Values order = b.sort({race, at}, last, true, [&b](const Values& a) { return Values{b.compare_total(Cmp::LT, a[0], a[1])}; });
+    const Values order =
+        b.sort({race, at}, last, true, [&b](const Values& a) { return Values{b.compare_total(Cmp::LT, a[0], a[1])}; });
     return {b.slice_dim(order[1], last, 0, samples)};
   }
   // By the inverse of the distribution: how many running sums are at or below u * total.

@@ -1,4 +1,5 @@
-// Reductions. Sums of narrow floats are kept in float32; a result is reshaped to what the meta kernel says, which settles keepdim.
+// Reductions. Sums of narrow floats are kept in float32; a result is reshaped to what the meta kernel says, which
+// settles keepdim.
 #include "lower/common.h"
 #include "lower/row.h"
 
@@ -68,7 +69,8 @@ template <BinaryOp op, size_t dims>
 Values truth(Call& c) {
   const Value x = cast(c.b, c.tensor(0), DType::Bool);
   // An empty list of dimensions reduces none where the result keeps them.
-  if (c.has(dims) && c.arg(dims).kind == Arg::Kind::kInts && c.ints(dims).empty() && c.result_dims() == x.dims()) return {x};
+  if (c.has(dims) && c.arg(dims).kind == Arg::Kind::kInts && c.ints(dims).empty() && c.result_dims() == x.dims())
+    return {x};
   constexpr bool identity = op == BinaryOp{&Builder::and_};
   return {shaped(c, c.b.reduce1(x, c.b.constant({DType::Bool, {}}, identity), reduced_dims(c, dims), op))};
 }
@@ -82,13 +84,14 @@ template <Extreme e>
 Value extreme_over(Builder& b, const Value& x, const Dims& dims) {
   const Type element{x.dtype(), {}};
   if (is_bool(x.dtype()))
-    return b.reduce1(x, b.constant(element, e == Extreme::kMin), dims, e == Extreme::kMax ? &Builder::or_ : &Builder::and_);
+    return b.reduce1(x, b.constant(element, e == Extreme::kMin), dims,
+                     e == Extreme::kMax ? &Builder::or_ : &Builder::and_);
   return e == Extreme::kMax ? b.reduce1(x, b.min_value(element), dims, &Builder::max)
                             : b.reduce1(x, b.max_value(element), dims, &Builder::min);
 }
 
-// Where along `dim` the extreme `best` stands: the first place of several. Two plain reductions are faster than one that carries
-// pairs, which compilers do not vectorise.
+// Where along `dim` the extreme `best` stands: the first place of several. Two plain reductions are faster than one
+// that carries pairs, which compilers do not vectorise.
 Value place_of(Builder& b, const Value& x, const Value& best, int64_t dim) {
   const Value all = broadcast_over(b, best, x.dims(), {dim});
   Value hit = b.compare(Cmp::EQ, x, all);
@@ -101,7 +104,8 @@ Value place_of(Builder& b, const Value& x, const Value& best, int64_t dim) {
 
 template <Extreme e>
 Values extreme_all(Call& c) {
-  TPJ_CHECK(c.type(0).numel() > 0, "[", c.name(), "] expected a non-empty input: the extreme of nothing is not defined");
+  TPJ_CHECK(c.type(0).numel() > 0, "[", c.name(),
+            "] expected a non-empty input: the extreme of nothing is not defined");
   return {shaped(c, extreme_over<e>(c.b, c.tensor(0), normalized_dims({}, c.type(0).rank())))};
 }
 
@@ -133,7 +137,8 @@ template <size_t dims>
 Values aminmax(Call& c) {
   const Value x = c.tensor(0);
   const Dims over = reduced_dims(c, dims);
-  return {shaped(c, extreme_over<Extreme::kMin>(c.b, x, over)), shaped(c, extreme_over<Extreme::kMax>(c.b, x, over), 1)};
+  return {shaped(c, extreme_over<Extreme::kMin>(c.b, x, over)),
+          shaped(c, extreme_over<Extreme::kMax>(c.b, x, over), 1)};
 }
 
 // ---- variance
@@ -142,7 +147,8 @@ struct Moments {
   Value var, mean;
 };
 
-// Two passes: the mean, then the squares about it, over max(0, n - correction). Of a complex tensor, the sum of both parts' variances.
+// Two passes: the mean, then the squares about it, over max(0, n - correction). Of a complex tensor, the sum of both
+// parts' variances.
 Moments moments(Call& c, const Value& x, const Dims& dims, size_t correction) {
   Builder& b = c.b;
   if (is_complex(x.dtype())) {

@@ -1,5 +1,5 @@
-// Up- and downsampling, padding by mirrored or repeated edges, windows as columns. Along each dimension every output element is a
-// weighted sum of a few input elements whose positions are known when the program is made.
+// Up- and downsampling, padding by mirrored or repeated edges, windows as columns. Along each dimension every output
+// element is a weighted sum of a few input elements whose positions are known when the program is made.
 #include <bit>
 #include <cmath>
 
@@ -10,7 +10,8 @@
 namespace tpj::lower {
 namespace {
 
-// For one dimension: output element o takes source[o] of the input, `weight[o]` times it (1 where there are no weights).
+// For one dimension: output element o takes source[o] of the input, `weight[o]` times it (1 where there are no
+// weights).
 struct Tap {
   std::vector<int64_t> source;
   std::vector<double> weight = {};
@@ -116,7 +117,8 @@ Taps cubic(const Axis& a) {
     const T at = source_of(a, step, o, false), low = std::floor(at), t = at - low;
     const T weights[] = {cubic_far(t + T(1)), cubic_near(t), cubic_near(T(1) - t), cubic_far(T(2) - t)};
     for (int64_t k = 0; k < 4; ++k) {
-      taps[static_cast<size_t>(k)].source.push_back(std::clamp<int64_t>(static_cast<int64_t>(low) - 1 + k, 0, a.in - 1));
+      taps[static_cast<size_t>(k)].source.push_back(
+          std::clamp<int64_t>(static_cast<int64_t>(low) - 1 + k, 0, a.in - 1));
       taps[static_cast<size_t>(k)].weight.push_back(weights[k]);
     }
   }
@@ -127,24 +129,33 @@ enum class Method { kNearest, kNearestExact, kLinear, kCubic };
 
 Taps taps_of(Method method, const Axis& a, DType t) {
   switch (method) {
-    case Method::kNearest: return nearest(a, 0);
-    case Method::kNearestExact: return nearest(a, 0.5);
-    case Method::kLinear: return t == DType::F64 ? linear<double>(a) : linear<float>(a);
-    default: return t == DType::F64 ? cubic<double>(a) : cubic<float>(a);
+    case Method::kNearest:
+      return nearest(a, 0);
+    case Method::kNearestExact:
+      return nearest(a, 0.5);
+    case Method::kLinear:
+      return t == DType::F64 ? linear<double>(a) : linear<float>(a);
+    default:
+      return t == DType::F64 ? cubic<double>(a) : cubic<float>(a);
   }
 }
 
-// A whole factor of nearest neighbours is plain repetition; 0 if there is none. PyTorch does not look at the scale when linear
-// interpolation keeps the size, nor when nearest neighbours keep or double it (its CPU kernels: in images and in all gradients).
+// A whole factor of nearest neighbours is plain repetition; 0 if there is none. PyTorch does not look at the scale when
+// linear interpolation keeps the size, nor when nearest neighbours keep or double it (its CPU kernels: in images and in
+// all gradients).
 int64_t whole_factor(Method method, const Axis& a, bool ignores_scale) {
   if (a.out % a.in != 0) return 0;
   const int64_t factor = a.out / a.in;
   const bool plain = !a.scale || *a.scale <= 0 || *a.scale == static_cast<double>(factor);
   switch (method) {
-    case Method::kNearest: return plain || (ignores_scale && factor <= 2) ? factor : 0;
-    case Method::kNearestExact: return plain ? factor : 0;
-    case Method::kLinear: return factor == 1 ? 1 : 0;
-    default: return 0;
+    case Method::kNearest:
+      return plain || (ignores_scale && factor <= 2) ? factor : 0;
+    case Method::kNearestExact:
+      return plain ? factor : 0;
+    case Method::kLinear:
+      return factor == 1 ? 1 : 0;
+    default:
+      return 0;
   }
 }
 
@@ -173,7 +184,8 @@ Value upsample_along_backward(Builder& b, Method method, const Value& grad, int6
   return sum_over(b, b.reshape(grad, split_dim(dims, dim, factor)), {dim + 1});
 }
 
-// Arguments: self, output_size, [align_corners,] scales...; backward: grad, output_size, input_size, [align_corners,] scales...
+// Arguments: self, output_size, [align_corners,] scales...; backward: grad, output_size, input_size, [align_corners,]
+// scales...
 template <Method method, bool backward>
 Values upsample(Call& c) {
   const DType t = opmath(c.result().dtype);
@@ -228,7 +240,8 @@ Values edge_pad_backward(Call& c) {
   if (grad.type.numel() == 0) return {c.b.constant(c.result(), 0)};
   for (size_t i = 0; i + 1 < pad.size(); i += 2) {
     const int64_t dim = grad.rank() - 1 - static_cast<int64_t>(i / 2), n = c.result_dims()[static_cast<size_t>(dim)];
-    if (pad[i] != 0 || pad[i + 1] != 0) grad = apply_transposed(c.b, grad, dim, n, {padding_tap(n, pad[i], pad[i + 1], reflect)});
+    if (pad[i] != 0 || pad[i + 1] != 0)
+      grad = apply_transposed(c.b, grad, dim, n, {padding_tap(n, pad[i], pad[i + 1], reflect)});
   }
   return {grad};
 }
@@ -263,7 +276,8 @@ Values im2col(Call& c) {
   for (int64_t n = 0; n < k.kernel[0] * k.kernel[1]; ++n) {
     const Dims at = k.start(n), start{0, 0, at[0], at[1]};
     const Dims limit{x.dim(0), x.dim(1), at[0] + (h - 1) * k.stride[0] + 1, at[1] + (w - 1) * k.stride[1] + 1};
-    parts.push_back(b.reshape(b.slice(padded, start, limit, {1, 1, k.stride[0], k.stride[1]}), {x.dim(0), x.dim(1), 1, h * w}));
+    parts.push_back(
+        b.reshape(b.slice(padded, start, limit, {1, 1, k.stride[0], k.stride[1]}), {x.dim(0), x.dim(1), 1, h * w}));
   }
   return {b.reshape(b.concatenate(parts, 2), c.result_dims())};
 }
@@ -282,12 +296,14 @@ Values col2im(Call& c) {
   Value sum;
   for (int64_t n = 0; n < taps; ++n) {
     const Dims at = k.start(n), low{0, 0, at[0], at[1]};
-    const Dims high{0, 0, padded[2] - at[0] - ((h - 1) * k.stride[0] + 1), padded[3] - at[1] - ((w - 1) * k.stride[1] + 1)};
+    const Dims high{0, 0, padded[2] - at[0] - ((h - 1) * k.stride[0] + 1),
+                    padded[3] - at[1] - ((w - 1) * k.stride[1] + 1)};
     const Value part = b.reshape(b.slice_dim(columns, 2, n, n + 1), {batch, channels, h, w});
     const Value spread = b.pad(part, b.constant({t, {}}, 0), low, high, {0, 0, k.stride[0] - 1, k.stride[1] - 1});
     sum = sum ? b.add(sum, spread) : spread;
   }
-  const Dims start{0, 0, k.padding[0], k.padding[1]}, limit{batch, channels, k.padding[0] + size[0], k.padding[1] + size[1]};
+  const Dims start{0, 0, k.padding[0], k.padding[1]},
+      limit{batch, channels, k.padding[0] + size[0], k.padding[1] + size[1]};
   return {b.reshape(b.slice(sum, start, limit, Dims(4, 1)), out)};
 }
 

@@ -1,5 +1,5 @@
-// A row is one operator: its ATen name, one lowering function, options. The table of rows is all that the project knows of
-// operators; registration, in-place, out= and foreach forms, keys, tests and the reference page are derived from it.
+// A row is one operator: its ATen name, one lowering function, options. The table of rows is all that the project knows
+// of operators; registration, in-place, out= and foreach forms, keys, tests and the reference page are derived from it.
 #pragma once
 
 #include <span>
@@ -11,8 +11,8 @@
 
 namespace tpj::lower {
 
-// Returns the fresh results of the schema in order, then the new value of each mutated argument (in schema order, or in the
-// order of Options::mutates). A default-constructed Value leaves that argument as it was.
+// Returns the fresh results of the schema in order, then the new value of each mutated argument (in schema order, or in
+// the order of Options::mutates). A default-constructed Value leaves that argument as it was.
 using LowerFn = Values (*)(Call&);
 
 struct Row {
@@ -25,8 +25,8 @@ struct Row {
     std::vector<std::string_view> mutates = {};
     // Operator (same arguments) whose meta kernel describes the results, where this one has none.
     std::string_view meta = {};
-    // Gives every element the same value: may write to a tensor that overlaps itself.
-    bool fills = false;
+    // May write to a tensor that overlaps itself (PyTorch allows it for fills and index_put).
+    bool may_overlap = false;
     // Not registered with PyTorch: the runtime itself calls it (copies).
     bool internal = false;
   };

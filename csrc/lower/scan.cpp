@@ -15,8 +15,8 @@ Values by_window(Builder& b, const Values& xs, int64_t dim, const Values& identi
 
 constexpr int64_t kBlock = 32;
 
-// Blocks first, then the running values of their totals, then both joined. XLA does this to a window of one operand by itself; with
-// two it runs out of memory.
+// Blocks first, then the running values of their totals, then both joined. XLA does this to a window of one operand by
+// itself; with two it runs out of memory.
 Values by_blocks(Builder& b, const Values& xs, int64_t dim, const Values& identities, const Builder::Body& body) {
   const int64_t n = xs[0].dim(dim), blocks = (n + kBlock - 1) / kBlock;
   const auto d = static_cast<size_t>(dim);
@@ -25,7 +25,8 @@ Values by_blocks(Builder& b, const Values& xs, int64_t dim, const Values& identi
   outer[d] = blocks, one[d] = 1, split[d] = blocks;
   split.insert(split.begin() + dim + 1, kBlock);
   Values inner;
-  for (size_t i = 0; i < xs.size(); ++i) inner.push_back(b.reshape(b.pad(xs[i], identities[i], zeros, fill, zeros), split));
+  for (size_t i = 0; i < xs.size(); ++i)
+    inner.push_back(b.reshape(b.pad(xs[i], identities[i], zeros, fill, zeros), split));
   inner = by_window(b, inner, dim + 1, identities, body);
   Values totals;
   for (const Value& v : inner) totals.push_back(b.reshape(b.slice_dim(v, dim + 1, kBlock - 1, kBlock), outer));
@@ -52,10 +53,12 @@ Values by_blocks(Builder& b, const Values& xs, int64_t dim, const Values& identi
 Values running(Builder& b, const Values& xs, int64_t dim, const Values& identities, const Builder::Body& body) {
   const Value& x = xs[0];
   if (x.rank() == 0 || x.type.numel() == 0) return xs;
-  return xs.size() == 1 || x.dim(dim) <= 2 * kBlock ? by_window(b, xs, dim, identities, body) : by_blocks(b, xs, dim, identities, body);
+  return xs.size() == 1 || x.dim(dim) <= 2 * kBlock ? by_window(b, xs, dim, identities, body)
+                                                    : by_blocks(b, xs, dim, identities, body);
 }
 
-Value running(Builder& b, const Value& x, int64_t dim, Value (Builder::*op)(const Value&, const Value&), const Value& identity) {
+Value running(Builder& b, const Value& x, int64_t dim, Value (Builder::*op)(const Value&, const Value&),
+              const Value& identity) {
   return running(b, Values{x}, dim, {identity}, [&](const Values& a) { return Values{(b.*op)(a[0], a[1])}; })[0];
 }
 

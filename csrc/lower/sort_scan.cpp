@@ -30,8 +30,9 @@ Values sorted(Builder& b, const Value& x, int64_t dim, bool descending) {
   const Value at = numbers_along(b, x.dims(), dim);
   if (x.dim(dim) <= 1) return {x, at};
   const Value keys = is_bool(x.dtype()) ? b.convert(x, DType::U8) : x;
-  Values out = b.sort({keys, at}, dim, true,
-                      [&](const Values& a) { return Values{descending ? before(b, a[1], a[0]) : before(b, a[0], a[1])}; });
+  Values out = b.sort({keys, at}, dim, true, [&](const Values& a) {
+    return Values{descending ? before(b, a[1], a[0]) : before(b, a[0], a[1])};
+  });
   if (is_bool(x.dtype())) out[0] = b.convert(out[0], DType::Bool);
   return out;
 }
@@ -73,12 +74,14 @@ Values kthvalue(Call& c) {
   return at_place(c, sorted(c.b, x, dim, false), dim, c.integer(1) - 1);
 }
 
-// (median, position) along dim, dimension kept. The lower of two middle elements. A NaN is the median of what has one, unless they
-// are left out.
+// (median, position) along dim, dimension kept. The lower of two middle elements. A NaN is the median of what has one,
+// unless they are left out.
 Values median_along(Builder& b, const Value& x, int64_t dim, bool skip_nan) {
   const Values all = sorted(b, x, dim, false);
   const int64_t n = x.dim(dim), middle = (n - 1) / 2;
-  const auto part = [&](int64_t at) { return Values{b.slice_dim(all[0], dim, at, at + 1), b.slice_dim(all[1], dim, at, at + 1)}; };
+  const auto part = [&](int64_t at) {
+    return Values{b.slice_dim(all[0], dim, at, at + 1), b.slice_dim(all[1], dim, at, at + 1)};
+  };
   if (!is_float(x.dtype())) return part(middle);
   if (!skip_nan) {
     // NaN are last; the first of them is the answer.
@@ -109,7 +112,8 @@ Values median_dim_with(Call& c, bool skip_nan) {
 Values median_all_with(Call& c, bool skip_nan) {
   const Value x = c.tensor(0);
   // The median of nothing is NaN.
-  if (x.type.numel() == 0) return {is_float(x.dtype()) ? nan_like(c.b, c.b.constant(c.result(), 0)) : c.b.min_value(c.result())};
+  if (x.type.numel() == 0)
+    return {is_float(x.dtype()) ? nan_like(c.b, c.b.constant(c.result(), 0)) : c.b.min_value(c.result())};
   return {c.b.reshape(median_along(c.b, c.b.reshape(x, {x.type.numel()}), 0, skip_nan)[0], {})};
 }
 
@@ -135,12 +139,13 @@ Values mode(Call& c) {
   // The first position with the greatest length ends the run that is sought.
   const Value none = b.max_value({at.dtype(), {}});
   const Values best = b.reduce({length, at}, {low, none}, {dim}, [&b](const Values& a) {
-    const Value take = b.or_(b.compare(Cmp::GT, a[2], a[0]),
-                             b.and_(b.compare(Cmp::EQ, a[2], a[0]), b.compare(Cmp::LT, a[3], a[1])));
+    const Value take =
+        b.or_(b.compare(Cmp::GT, a[2], a[0]), b.and_(b.compare(Cmp::EQ, a[2], a[0]), b.compare(Cmp::LT, a[3], a[1])));
     return Values{b.select(take, a[2], a[0]), b.select(take, a[3], a[1])};
   });
   const Value where = b.reshape(best[1], first);
-  return {b.reshape(read_along(b, all[0], dim, where), c.result_dims()), b.reshape(read_along(b, all[1], dim, where), c.result_dims())};
+  return {b.reshape(read_along(b, all[0], dim, where), c.result_dims()),
+          b.reshape(read_along(b, all[1], dim, where), c.result_dims())};
 }
 
 // ---- running reductions
@@ -180,8 +185,8 @@ Values logcumsumexp(Call& c) {
                  [&b](const Values& a) { return Values{log_add_exp(b, a[0], a[1])}; });
 }
 
-// (running extreme, its position): of equal values the later, of NaN too. The position decides, so that the order in which a
-// compiler joins partial results does not.
+// (running extreme, its position): of equal values the later, of NaN too. The position decides, so that the order in
+// which a compiler joins partial results does not.
 Values running_extreme(Call& c, bool greatest) {
   Builder& b = c.b;
   const Value x = at_least_1d(b, c.tensor(0));
@@ -208,8 +213,8 @@ Values cummin(Call& c) { return running_extreme(c, false); }
 
 // ---- binary search
 
-// How many elements of the sorted last dimension of `sequence` stand before each value: below it, or (right) not above it. The
-// leading dimensions agree, or the sequence has one dimension.
+// How many elements of the sorted last dimension of `sequence` stand before each value: below it, or (right) not above
+// it. The leading dimensions agree, or the sequence has one dimension.
 Value search(Builder& b, const Value& sequence, const Value& values, bool right) {
   const int64_t n = sequence.dim(sequence.rank() - 1);
   const Type index{DType::I32, values.dims()};
@@ -222,7 +227,8 @@ Value search(Builder& b, const Value& sequence, const Value& values, bool right)
     const Value candidate = b.add(count, b.constant(index, bit));
     const Value inside = b.compare(Cmp::LE, candidate, b.constant(index, n));
     const Value at = b.min(b.sub(candidate, b.constant(index, 1)), b.constant(index, n - 1));
-    const Value element = sequence.rank() == 1 ? read_at(b, sequence, {{at}, {0}, 0}) : read_along(b, sequence, sequence.rank() - 1, at);
+    const Value element =
+        sequence.rank() == 1 ? read_at(b, sequence, {{at}, {0}, 0}) : read_along(b, sequence, sequence.rank() - 1, at);
     // Negated, so that a NaN value goes behind everything.
     const Value stands_after = b.compare(right ? Cmp::GT : Cmp::GE, element, values);
     count = b.select(b.and_(inside, b.not_(stands_after)), candidate, count);

@@ -28,7 +28,9 @@ Values chlo_function(Call& c) {
 
 // ---- rounding: integers stay as they are
 
-Value truncate(Builder& b, const Value& x) { return b.select(b.compare(Cmp::LT, x, b.like(x, 0)), b.ceil(x), b.floor(x)); }
+Value truncate(Builder& b, const Value& x) {
+  return b.select(b.compare(Cmp::LT, x, b.like(x, 0)), b.ceil(x), b.floor(x));
+}
 
 template <Value (*f)(Builder&, const Value&)>
 Values rounding(Call& c) {
@@ -120,10 +122,14 @@ Value minus_infinite(Builder& b, const Value& x) { return b.compare(Cmp::EQ, x, 
 
 double greatest_finite(DType t) {
   switch (t) {
-    case DType::F16: return 65504.0;
-    case DType::BF16: return 0x1.FEp127;
-    case DType::F32: return 0x1.FFFFFEp127;
-    default: return std::numeric_limits<double>::max();
+    case DType::F16:
+      return 65504.0;
+    case DType::BF16:
+      return 0x1.FEp127;
+    case DType::F32:
+      return 0x1.FFFFFEp127;
+    default:
+      return std::numeric_limits<double>::max();
   }
 }
 
@@ -131,8 +137,11 @@ double greatest_finite(DType t) {
 Value without_nonfinite(Call& c, const Value& x) {
   Builder& b = c.b;
   const double most = greatest_finite(x.dtype());
-  const auto given_or = [&](size_t i, double otherwise) { return c.has(i) ? c.number(i, x.dtype(), x.dims()) : b.like(x, otherwise); };
-  const Value finite = b.select(plus_infinite(b, x), given_or(2, most), b.select(minus_infinite(b, x), given_or(3, -most), x));
+  const auto given_or = [&](size_t i, double otherwise) {
+    return c.has(i) ? c.number(i, x.dtype(), x.dims()) : b.like(x, otherwise);
+  };
+  const Value finite =
+      b.select(plus_infinite(b, x), given_or(2, most), b.select(minus_infinite(b, x), given_or(3, -most), x));
   return b.select(is_nan(b, x), given_or(1, 0), finite);
 }
 
@@ -197,8 +206,8 @@ Values sinh(Call& c) {
   return {b.select(b.compare(Cmp::LT, b.abs(x), b.like(x, 1)), small, large)};
 }
 
-// atan2(x, 1), with a 1 that a compiler can't see through (0 for NaN): LLVM's vector form of atan2 with a constant 1 is wrong
-// from 64 elements on, in an XLA CPU plugin (lammps-jax-pjrt-cpu 0.11.2).
+// atan2(x, 1), with a 1 that a compiler can't see through (0 for NaN): LLVM's vector form of atan2 with a constant 1 is
+// wrong from 64 elements on, in an XLA CPU plugin (lammps-jax-pjrt-cpu 0.11.2).
 Values atan(Call& c) {
   Builder& b = c.b;
   const Value x = float_input(c);
@@ -228,8 +237,8 @@ Value integer_power(Builder& b, const Value& x, int64_t n) {
   return p;
 }
 
-// sum over k >= 0 of (x + k)^-s for an integer s > 1: the first terms, then Euler and Maclaurin's formula for the rest, as Cephes
-// and SciPy do it (https://dlmf.nist.gov/25.11#E5). For x > -kTerms; 0 and negative integers give infinity.
+// sum over k >= 0 of (x + k)^-s for an integer s > 1: the first terms, then Euler and Maclaurin's formula for the rest,
+// as Cephes and SciPy do it (https://dlmf.nist.gov/25.11#E5). For x > -kTerms; 0 and negative integers give infinity.
 Value hurwitz_zeta(Builder& b, const Value& x, int64_t s) {
   constexpr int kTerms = 16;
   // B_2k / (2k)!

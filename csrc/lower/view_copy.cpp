@@ -7,7 +7,6 @@ namespace {
 
 // ---- copies
 
-
 Values copy(Call& c) { return {c.b.broadcast_to(cast(c.b, c.tensor(1), c.result().dtype), c.result_dims())}; }
 
 // ---- put together
@@ -167,7 +166,8 @@ Value put_slice(Builder& b, const Value& x, const Value& update, int64_t dim, in
   low[d] = start, interior[d] = step - 1;
   high[d] = x.dim(dim) - start - (update.dim(dim) - 1) * step - 1;
   const Value yes = b.constant({DType::Bool, update.dims()}, true), no = b.constant({DType::Bool, {}}, false);
-  return b.select(b.pad(yes, no, low, high, interior), b.pad(update, b.scalar(update.dtype(), 0), low, high, interior), x);
+  return b.select(b.pad(yes, no, low, high, interior), b.pad(update, b.scalar(update.dtype(), 0), low, high, interior),
+                  x);
 }
 
 // Python's rule for a slice bound.
@@ -202,13 +202,14 @@ Values slice_backward(Call& c) {
 Values slice_scatter(Call& c) {
   const Value x = c.tensor(0);
   const int64_t dim = normalized_dim(c.integer_or(2, 0), x.rank());
-  return {put_slice(c.b, x, c.tensor(1, x.dtype()), dim, slice_bound(c.integer_or(3, 0), x.dim(dim)), c.integer_or(5, 1))};
+  return {
+      put_slice(c.b, x, c.tensor(1, x.dtype()), dim, slice_bound(c.integer_or(3, 0), x.dim(dim)), c.integer_or(5, 1))};
 }
 
 // ---- diagonals
 
-// `diagonal`, the last dimension of `x`, along the diagonal of two new dimensions dim1 and dim2 of a tensor of `sizes`; zero
-// elsewhere.
+// `diagonal`, the last dimension of `x`, along the diagonal of two new dimensions dim1 and dim2 of a tensor of `sizes`;
+// zero elsewhere.
 struct Diagonal {
   int64_t offset, dim1, dim2;
 };
@@ -218,7 +219,8 @@ Value spread_diagonal(Builder& b, const Value& x, const Dims& sizes, const Diago
   for (int64_t d = 0; d < static_cast<int64_t>(sizes.size()); ++d)
     if (d != at.dim1 && d != at.dim2) map.push_back(d);
   // Lay the diagonal along dim1's rows, shifted by how many rows come before it.
-  const int64_t rows = sizes[static_cast<size_t>(at.dim1)], before = std::max<int64_t>(-at.offset, 0), last = x.rank() - 1;
+  const int64_t rows = sizes[static_cast<size_t>(at.dim1)], before = std::max<int64_t>(-at.offset, 0),
+                last = x.rank() - 1;
   Dims low(x.dims().size(), 0), high = low;
   low.back() = before;
   high.back() = rows - before - x.dim(last);
@@ -238,19 +240,22 @@ Value put_diagonal(Builder& b, const Value& x, const Value& update, const Diagon
 
 Values diag_embed(Call& c) {
   const int64_t rank = c.result().rank();
-  const Diagonal at{c.integer_or(1, 0), normalized_dim(c.integer_or(2, -2), rank), normalized_dim(c.integer_or(3, -1), rank)};
+  const Diagonal at{c.integer_or(1, 0), normalized_dim(c.integer_or(2, -2), rank),
+                    normalized_dim(c.integer_or(3, -1), rank)};
   return {put_diagonal(c.b, c.b.constant(c.result(), 0), c.tensor(0), at)};
 }
 
 Values diagonal_backward(Call& c) {
   const Type whole = {c.type(0).dtype, c.ints(1)};
-  const Diagonal at{c.integer(2), normalized_dim(c.integer(3), whole.rank()), normalized_dim(c.integer(4), whole.rank())};
+  const Diagonal at{c.integer(2), normalized_dim(c.integer(3), whole.rank()),
+                    normalized_dim(c.integer(4), whole.rank())};
   return {put_diagonal(c.b, c.b.constant(whole, 0), c.tensor(0), at)};
 }
 
 Values diagonal_scatter(Call& c) {
   const Value x = c.tensor(0);
-  const Diagonal at{c.integer_or(2, 0), normalized_dim(c.integer_or(3, 0), x.rank()), normalized_dim(c.integer_or(4, 1), x.rank())};
+  const Diagonal at{c.integer_or(2, 0), normalized_dim(c.integer_or(3, 0), x.rank()),
+                    normalized_dim(c.integer_or(4, 1), x.rank())};
   return {put_diagonal(c.b, x, c.tensor(1, x.dtype()), at)};
 }
 
@@ -290,7 +295,8 @@ Value linear_sequence(Call& c, DType t) {
   Value step = c.b.div(c.b.sub(end, start), c.b.constant(out, static_cast<double>(steps - 1)));
   // PyTorch rounds the step to narrow floats.
   if (opmath(c.result().dtype) != c.result().dtype) step = cast(c.b, cast(c.b, step, c.result().dtype), t);
-  const Value up = c.b.add(start, c.b.mul(step, cast(c.b, i, t))), down = c.b.sub(end, c.b.mul(step, cast(c.b, back, t)));
+  const Value up = c.b.add(start, c.b.mul(step, cast(c.b, i, t))),
+              down = c.b.sub(end, c.b.mul(step, cast(c.b, back, t)));
   return c.b.select(c.b.compare(Cmp::LT, i, c.b.constant(real, static_cast<double>(steps / 2))), up, down);
 }
 

@@ -5,18 +5,22 @@ namespace {
 
 const char* code_name(PJRT_Error_Code code) {
   static constexpr const char* kNames[] = {
-      "OK",          "CANCELLED",         "UNKNOWN",            "INVALID_ARGUMENT",    "DEADLINE_EXCEEDED", "NOT_FOUND",
-      "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED",           "OUT_OF_RANGE",
-      "UNIMPLEMENTED",  "INTERNAL",          "UNAVAILABLE",        "DATA_LOSS",           "UNAUTHENTICATED"};
+      "OK",        "CANCELLED",      "UNKNOWN",           "INVALID_ARGUMENT",   "DEADLINE_EXCEEDED",
+      "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION",
+      "ABORTED",   "OUT_OF_RANGE",   "UNIMPLEMENTED",     "INTERNAL",           "UNAVAILABLE",
+      "DATA_LOSS", "UNAUTHENTICATED"};
   const auto i = static_cast<size_t>(code);
   return i < std::size(kNames) ? kNames[i] : "error of an unknown code";
 }
 
 ErrorKind kind_of(PJRT_Error_Code code) {
   switch (code) {
-    case PJRT_Error_Code_RESOURCE_EXHAUSTED: return ErrorKind::kOutOfMemory;
-    case PJRT_Error_Code_UNIMPLEMENTED: return ErrorKind::kNotImplemented;
-    default: return ErrorKind::kRuntime;
+    case PJRT_Error_Code_RESOURCE_EXHAUSTED:
+      return ErrorKind::kOutOfMemory;
+    case PJRT_Error_Code_UNIMPLEMENTED:
+      return ErrorKind::kNotImplemented;
+    default:
+      return ErrorKind::kRuntime;
   }
 }
 

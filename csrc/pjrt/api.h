@@ -42,7 +42,7 @@ void ignore_error(const Api& api, PJRT_Error* error) noexcept;
 [[noreturn]] void rethrow_foreign(const Api& api, const char* function);
 
 template <typename Fn, typename Args>
-void call(const Api& api, Fn* PJRT_Api::*slot, size_t offset, const char* function, Args* args) {
+void call(const Api& api, Fn* PJRT_Api::* slot, size_t offset, const char* function, Args* args) {
   if (!has_slot(api.c, offset)) [[unlikely]]
     throw_missing(api, function);
   PJRT_Error* error = nullptr;
@@ -57,7 +57,7 @@ void call(const Api& api, Fn* PJRT_Api::*slot, size_t offset, const char* functi
 
 // For destructors: a missing function or an error is dropped.
 template <typename Fn, typename Args>
-void call_quietly(const Api& api, Fn* PJRT_Api::*slot, size_t offset, Args* args) noexcept {
+void call_quietly(const Api& api, Fn* PJRT_Api::* slot, size_t offset, Args* args) noexcept {
   if (has_slot(api.c, offset)) ignore_error(api, (api.c->*slot)(args));
 }
 
@@ -73,11 +73,11 @@ void call_quietly(const Api& api, Fn* PJRT_Api::*slot, size_t offset, Args* args
   ::tpj::pjrt::call((api), &PJRT_Api::Function, offsetof(PJRT_Api, Function), #Function, &(args))
 
 // Calls Function on `pointer`, stored in the args' field `field`; never throws. Null pointers are skipped.
-#define TPJ_PJRT_DESTROY(api, Function, field, pointer)                                                \
-  do {                                                                                                 \
-    if ((pointer) != nullptr) {                                                                        \
-      TPJ_PJRT_ARGS(Function, destroy_args);                                                           \
-      destroy_args.field = (pointer);                                                                  \
+#define TPJ_PJRT_DESTROY(api, Function, field, pointer)                                                   \
+  do {                                                                                                    \
+    if ((pointer) != nullptr) {                                                                           \
+      TPJ_PJRT_ARGS(Function, destroy_args);                                                              \
+      destroy_args.field = (pointer);                                                                     \
       ::tpj::pjrt::call_quietly((api), &PJRT_Api::Function, offsetof(PJRT_Api, Function), &destroy_args); \
-    }                                                                                                  \
+    }                                                                                                     \
   } while (0)

@@ -201,10 +201,11 @@ Buffer uninitialized(const ClientState& state, DType dtype, std::span<const int6
   const int64_t bytes = byte_size(kWhere, dtype, dims);
   PJRT_Device* target = state.device(kWhere, device);
   if (!state.caps.uninitialized_buffers) {
-    const std::unique_ptr<void, decltype(&std::free)> zeros(bytes == 0 ? nullptr : std::calloc(1, static_cast<size_t>(bytes)),
-                                                            &std::free);
+    const std::unique_ptr<void, decltype(&std::free)> zeros(
+        bytes == 0 ? nullptr : std::calloc(1, static_cast<size_t>(bytes)), &std::free);
     if (zeros == nullptr && bytes != 0)
-      fail(ErrorKind::kOutOfMemory, "[", kWhere, "] no host memory for ", bytes, " bytes of zeros for ", show(dtype, dims));
+      fail(ErrorKind::kOutOfMemory, "[", kWhere, "] no host memory for ", bytes, " bytes of zeros for ",
+           show(dtype, dims));
     return from_host(state, zeros.get(), dtype, dims, device);
   }
   TPJ_PJRT_ARGS(PJRT_Client_CreateUninitializedBuffer, args);

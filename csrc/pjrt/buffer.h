@@ -1,8 +1,9 @@
 // An immutable array on a device. Move-only owner of a PJRT_Buffer: two pointers, destroyed by one C call.
 //
-// The client must outlive it. Any thread may use it; moving and destroying need the usual exclusive access. Its contents
-// may not be computed yet: await() waits and throws what went wrong. Every method on an empty (moved-from, released)
-// or deleted buffer throws Error(kRuntime) before the plugin sees anything; donation to a program also deletes.
+// The client must outlive it. Any thread may use it; moving and destroying need the usual exclusive access. Its
+// contents may not be computed yet: await() waits and throws what went wrong. Every method on an empty (moved-from,
+// released) or deleted buffer throws Error(kRuntime) before the plugin sees anything; donation to a program also
+// deletes.
 #pragma once
 
 #include <cstddef>
@@ -66,8 +67,9 @@ class Buffer {
   // exactly nbytes(); `dst` may be null only for zero bytes.
   void to_host(void* dst, size_t nbytes) const;
 
-  // The contents in place; only where caps.host_visible_buffers (else kNotImplemented). Does not wait: read after await(),
-  // and only while this buffer is neither destroyed, deleted nor donated. Never write. Null is possible for zero bytes.
+  // The contents in place; only where caps.host_visible_buffers (else kNotImplemented). Does not wait: read after
+  // await(), and only while this buffer is neither destroyed, deleted nor donated. Never write. Null is possible for
+  // zero bytes.
   const void* host_pointer() const;
 
   // Asynchronous. Copying to the device it is on is allowed (it makes a second buffer).

@@ -37,7 +37,8 @@ void parse_detected(const std::string& name, const std::string& text, bool& out)
   bool wanted = false;
   parse(name, text, wanted);
   if (wanted && !out)
-    fail(ErrorKind::kValue, "[Client::create] capability ", name, " cannot be switched on: the plugin does not have it");
+    fail(ErrorKind::kValue, "[Client::create] capability ", name,
+         " cannot be switched on: the plugin does not have it");
   out = wanted;
 }
 

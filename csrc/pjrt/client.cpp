@@ -44,7 +44,8 @@ std::shared_ptr<Client> Client::create(Plugin& plugin, const Options& options, c
   TPJ_PJRT_ARGS(PJRT_Client_AddressableDevices, local);
   local.client = state.client;
   TPJ_PJRT_CALL(api, PJRT_Client_AddressableDevices, local);
-  TPJ_CHECK(local.num_addressable_devices > 0, "[Client::create] plugin ", api.plugin, " has no device for this process");
+  TPJ_CHECK(local.num_addressable_devices > 0, "[Client::create] plugin ", api.plugin,
+            " has no device for this process");
   state.devices.assign(local.addressable_devices, local.addressable_devices + local.num_addressable_devices);
   for (PJRT_Device* device : state.devices) state.device_ids.push_back(id_of(api, describe(api, device)));
 
@@ -159,8 +160,8 @@ std::unique_ptr<Executable> Client::compile(std::string_view stablehlo_text, con
   args.compile_options = encoded.data();
   args.compile_options_size = encoded.size();
   TPJ_PJRT_CALL(*state_.api, PJRT_Client_Compile, args);
-  return std::unique_ptr<Executable>(new Executable(shared_from_this(), state_, args.executable, options.is_portable(),
-                                                    std::move(parameter_types)));
+  return std::unique_ptr<Executable>(
+      new Executable(shared_from_this(), state_, args.executable, options.is_portable(), std::move(parameter_types)));
 }
 
 std::unique_ptr<Executable> Client::deserialize(std::string_view bytes, const CompileOptions& requested,
@@ -169,7 +170,8 @@ std::unique_ptr<Executable> Client::deserialize(std::string_view bytes, const Co
   options.validate();
   check_devices(options);
   if (!state_.caps.deserialize)
-    fail(ErrorKind::kNotImplemented, "[Client::deserialize] plugin ", state_.api->plugin, " cannot load compiled programs");
+    fail(ErrorKind::kNotImplemented, "[Client::deserialize] plugin ", state_.api->plugin,
+         " cannot load compiled programs");
   TPJ_CHECK(!bytes.empty(), "[Client::deserialize] no bytes given");
   TPJ_PJRT_ARGS(PJRT_Executable_DeserializeAndLoad, args);
   args.client = state_.client;

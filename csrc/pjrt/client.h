@@ -68,14 +68,14 @@ class Client : public std::enable_shared_from_this<Client> {
   std::unique_ptr<Executable> compile(std::string_view stablehlo_text, const CompileOptions& options,
                                       std::optional<std::vector<TensorType>> parameter_types = std::nullopt) const;
 
-  // `bytes` come from Executable::serialize, `options` are those it was compiled with (they say whether it is portable).
-  // The plugin checks the bytes only roughly: the caller must know that they are whole and were made by the same plugin
-  // library on the same kind of machine.
+  // `bytes` come from Executable::serialize, `options` are those it was compiled with (they say whether it is
+  // portable). The plugin checks the bytes only roughly: the caller must know that they are whole and were made by the
+  // same plugin library on the same kind of machine.
   std::unique_ptr<Executable> deserialize(std::string_view bytes, const CompileOptions& options,
                                           std::optional<std::vector<TensorType>> parameter_types = std::nullopt) const;
 
-  // `data` is dense row-major. Copies during the call: `data` may change or go as soon as it returns. `data` may be null
-  // only for zero bytes.
+  // `data` is dense row-major. Copies during the call: `data` may change or go as soon as it returns. `data` may be
+  // null only for zero bytes.
   Buffer from_host(const void* data, DType dtype, std::span<const int64_t> dims, int device) const;
 
   // Borrows `data`, which must stay as it is until `on_done` runs: once, on any thread, maybe before this returns (then

@@ -26,9 +26,9 @@ class Event {
   // Blocks; throws the failure (kOutOfMemory among them). May be called again, with the same outcome.
   void await() const;
 
-  // Runs `callback` once, when done: null for success, else the failure. It may run before this returns, on this thread,
-  // or later on a thread of the plugin: it must be short and must not call back into the plugin. What it throws is dropped.
-  // The event object itself may be destroyed before the callback runs.
+  // Runs `callback` once, when done: null for success, else the failure. It may run before this returns, on this
+  // thread, or later on a thread of the plugin: it must be short and must not call back into the plugin. What it throws
+  // is dropped. The event object itself may be destroyed before the callback runs.
   void on_ready(std::function<void(std::exception_ptr)> callback) const;
 
  private:

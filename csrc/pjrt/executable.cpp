@@ -86,7 +86,8 @@ std::vector<Buffer> Executable::run(std::span<const Buffer* const> args, int dev
     raw.push_back(arg->raw());
   }
   for (const int64_t i : non_donatable)
-    if (i < 0 || static_cast<size_t>(i) >= args.size()) refuse(str("non-donatable index ", i, " of ", args.size(), " arguments"));
+    if (i < 0 || static_cast<size_t>(i) >= args.size())
+      refuse(str("non-donatable index ", i, " of ", args.size(), " arguments"));
 
   std::vector<PJRT_Buffer*> outs(num_outputs_, nullptr);
   enqueue(raw.data(), raw.size(), outs.data(), device, non_donatable.data(), non_donatable.size());
@@ -117,7 +118,8 @@ std::vector<TensorType> Executable::output_types() const {
 
 std::string Executable::serialize() const {
   if (!state_->caps.serialize)
-    fail(ErrorKind::kNotImplemented, "[Executable::serialize] plugin ", state_->api->plugin, " cannot serialize programs");
+    fail(ErrorKind::kNotImplemented, "[Executable::serialize] plugin ", state_->api->plugin,
+         " cannot serialize programs");
   TPJ_PJRT_ARGS(PJRT_Executable_Serialize, args);
   args.executable = executable_;
   TPJ_PJRT_CALL(*state_->api, PJRT_Executable_Serialize, args);

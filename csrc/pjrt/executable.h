@@ -38,11 +38,11 @@ class Executable {
   Executable& operator=(const Executable&) = delete;
 
   // Hot path: one C call, no allocation, no checks. Runs on device `device` (index in the client's list; it must be the
-  // one the program is bound to, unless is_portable()) and writes num_outputs() buffers, owned by the caller, to `outs`;
-  // wrap them with Buffer(state(), out). `args` are live buffers on that device with the types the program declares: a
-  // null or wrong one is undefined behaviour. Inputs that the program aliases to outputs are donated (deleted) unless
-  // their index is in `non_donatable`. Throws if the plugin refuses at once, and then `outs` is untouched; later
-  // failures are in the outputs (Buffer::await).
+  // one the program is bound to, unless is_portable()) and writes num_outputs() buffers, owned by the caller, to
+  // `outs`; wrap them with Buffer(state(), out). `args` are live buffers on that device with the types the program
+  // declares: a null or wrong one is undefined behaviour. Inputs that the program aliases to outputs are donated
+  // (deleted) unless their index is in `non_donatable`. Throws if the plugin refuses at once, and then `outs` is
+  // untouched; later failures are in the outputs (Buffer::await).
   void enqueue(PJRT_Buffer* const* args, size_t n_args, PJRT_Buffer** outs, int device,
                const int64_t* non_donatable = nullptr, size_t n_non_donatable = 0) const {
     assert(device >= 0 && static_cast<size_t>(device) < state_->devices.size());
@@ -94,8 +94,8 @@ class Executable {
  private:
   friend class Client;
   // Takes ownership of `loaded`, also when it throws.
-  Executable(std::shared_ptr<const Client> client, const ClientState& state, PJRT_LoadedExecutable* loaded, bool portable,
-             std::optional<std::vector<TensorType>> parameter_types);
+  Executable(std::shared_ptr<const Client> client, const ClientState& state, PJRT_LoadedExecutable* loaded,
+             bool portable, std::optional<std::vector<TensorType>> parameter_types);
 
   void execute(PJRT_LoadedExecutable_Execute_Args& call, const int64_t* non_donatable, size_t n) const {
     PJRT_ExecuteOptions options;

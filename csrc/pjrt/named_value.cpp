@@ -55,13 +55,21 @@ Attributes from_named_values(const PJRT_NamedValue* values, size_t n) {
     const PJRT_NamedValue& v = values[i];
     std::string name(v.name, v.name_size);
     switch (v.type) {
-      case PJRT_NamedValue_kString: out.emplace(std::move(name), std::string(v.string_value, v.value_size)); break;
-      case PJRT_NamedValue_kInt64: out.emplace(std::move(name), v.int64_value); break;
+      case PJRT_NamedValue_kString:
+        out.emplace(std::move(name), std::string(v.string_value, v.value_size));
+        break;
+      case PJRT_NamedValue_kInt64:
+        out.emplace(std::move(name), v.int64_value);
+        break;
       case PJRT_NamedValue_kInt64List:
         out.emplace(std::move(name), std::vector<int64_t>(v.int64_array_value, v.int64_array_value + v.value_size));
         break;
-      case PJRT_NamedValue_kFloat: out.emplace(std::move(name), static_cast<double>(v.float_value)); break;
-      case PJRT_NamedValue_kBool: out.emplace(std::move(name), v.bool_value); break;
+      case PJRT_NamedValue_kFloat:
+        out.emplace(std::move(name), static_cast<double>(v.float_value));
+        break;
+      case PJRT_NamedValue_kBool:
+        out.emplace(std::move(name), v.bool_value);
+        break;
     }
   }
   return out;

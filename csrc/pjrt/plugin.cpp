@@ -14,11 +14,24 @@ namespace tpj::pjrt {
 namespace {
 
 // Functions that every call path relies on without asking: a table without one of them is refused as a whole.
-#define TPJ_REQUIRED_FUNCTIONS(X)                                                                                     \
-  X(PJRT_Error_Destroy) X(PJRT_Error_Message) X(PJRT_Error_GetCode) X(PJRT_Event_Destroy) X(PJRT_Event_IsReady)       \
-  X(PJRT_Event_Await) X(PJRT_Client_Create) X(PJRT_Client_Destroy) X(PJRT_Client_AddressableDevices)                  \
-  X(PJRT_Client_Compile) X(PJRT_Client_BufferFromHostBuffer) X(PJRT_LoadedExecutable_Execute)                         \
-  X(PJRT_LoadedExecutable_Destroy) X(PJRT_Buffer_Destroy) X(PJRT_Buffer_ToHostBuffer)
+// clang-format off
+#define TPJ_REQUIRED_FUNCTIONS(X) \
+  X(PJRT_Error_Destroy) \
+  X(PJRT_Error_Message) \
+  X(PJRT_Error_GetCode) \
+  X(PJRT_Event_Destroy) \
+  X(PJRT_Event_IsReady) \
+  X(PJRT_Event_Await) \
+  X(PJRT_Client_Create) \
+  X(PJRT_Client_Destroy) \
+  X(PJRT_Client_AddressableDevices) \
+  X(PJRT_Client_Compile) \
+  X(PJRT_Client_BufferFromHostBuffer) \
+  X(PJRT_LoadedExecutable_Execute) \
+  X(PJRT_LoadedExecutable_Destroy) \
+  X(PJRT_Buffer_Destroy) \
+  X(PJRT_Buffer_ToHostBuffer)
+// clang-format on
 
 std::string display_name(const std::filesystem::path& path) {
   std::string name = path.stem().string();
@@ -32,9 +45,9 @@ void check_version(const std::string& path, const PJRT_Api* api) {
             v.minor_version, ": only major version ", PJRT_API_MAJOR, " is understood");
   TPJ_CHECK(v.minor_version >= kOldestApiMinor, "[Plugin::load] ", path, " has PJRT API 0.", v.minor_version,
             ", too old: 0.", kOldestApiMinor, " or newer is needed. Install a newer version of the plugin.");
-#define X(function)                                                                                           \
-  TPJ_CHECK(has_slot(api, offsetof(PJRT_Api, function)), "[Plugin::load] ", path, " lacks the function " #function \
-            ", without which nothing can run");
+#define X(function)                                                               \
+  TPJ_CHECK(has_slot(api, offsetof(PJRT_Api, function)), "[Plugin::load] ", path, \
+            " lacks the function " #function ", without which nothing can run");
   TPJ_REQUIRED_FUNCTIONS(X)
 #undef X
 }
@@ -48,7 +61,11 @@ void check_whole(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   char header[kHeaderSize] = {};
   in.read(header, sizeof header);
-  if (!in || std::memcmp(header, "\x7f" "ELF\x02\x01", 6) != 0) return;
+  if (!in || std::memcmp(header,
+                         "\x7f"
+                         "ELF\x02\x01",
+                         6) != 0)
+    return;
   uint64_t table = 0;
   uint16_t entry_size = 0, count = 0;
   std::memcpy(&table, header + kTableOffset, sizeof table);
@@ -72,8 +89,8 @@ const PJRT_Api* open_library(const std::string& path) {
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
     const char* reason = dlerror();
-    fail(ErrorKind::kRuntime, "[Plugin::load] ", path, " cannot be loaded as a shared library: ",
-         reason != nullptr ? reason : "no reason given");
+    fail(ErrorKind::kRuntime, "[Plugin::load] ", path,
+         " cannot be loaded as a shared library: ", reason != nullptr ? reason : "no reason given");
   }
   using GetApi = const PJRT_Api* (*)();
   const auto get_api = reinterpret_cast<GetApi>(dlsym(handle, "GetPjrtApi"));

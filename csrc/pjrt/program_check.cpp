@@ -34,7 +34,8 @@ std::vector<int64_t> integers(std::string_view s) {
     const bool negative = i > 0 && s[i - 1] == '-';
     int64_t value = 0;
     for (; i < s.size() && s[i] >= '0' && s[i] <= '9'; ++i)
-      if (__builtin_mul_overflow(value, 10, &value) || __builtin_add_overflow(value, s[i] - '0', &value)) value = INT64_MAX;
+      if (__builtin_mul_overflow(value, 10, &value) || __builtin_add_overflow(value, s[i] - '0', &value))
+        value = INT64_MAX;
     out.push_back(negative ? -value : value);
   }
   return out;
@@ -46,9 +47,12 @@ void check_nesting(std::string_view blanked) {
   int depth = 0;
   for (size_t i = 0; i < blanked.size(); ++i) {
     const char c = blanked[i];
-    if (c == '-' && i + 1 < blanked.size() && blanked[i + 1] == '>') ++i;  // an arrow
-    else if (c == '(' || c == '[' || c == '{' || c == '<') ++depth;
-    else if (c == ')' || c == ']' || c == '}' || c == '>') --depth;
+    if (c == '-' && i + 1 < blanked.size() && blanked[i + 1] == '>')
+      ++i;  // an arrow
+    else if (c == '(' || c == '[' || c == '{' || c == '<')
+      ++depth;
+    else if (c == ')' || c == ']' || c == '}' || c == '>')
+      --depth;
     if (depth > kDeepest) refuse("the program nests brackets more than ", kDeepest, " deep");
   }
 }
@@ -83,7 +87,8 @@ std::vector<int64_t> hex_integers(std::string_view s) {
   return out;
 }
 
-// Bounds of the dimensions, "?" for none: from `#stablehlo.bounds<16, ?>` or `#stablehlo.type_extensions<bounds = [16, ?]>`.
+// Bounds of the dimensions, "?" for none: from `#stablehlo.bounds<16, ?>` or `#stablehlo.type_extensions<bounds = [16,
+// ?]>`.
 std::vector<std::string_view> bounds_of(const ProgramText& program, std::string_view encoding) {
   encoding = program.resolve_alias(encoding);
   const size_t word = find_word(encoding, "bounds", 0);
@@ -202,7 +207,8 @@ std::vector<TensorText> read_types(const ProgramText& program, std::string_view 
   for (const std::string_view type : split(list)) {
     static constexpr std::string_view kTensor = "tensor<";
     const bool tensor = type.starts_with(kTensor) && type.ends_with('>');
-    out.push_back(tensor ? read_tensor(program, type.substr(kTensor.size(), type.size() - kTensor.size() - 1)) : TensorText{});
+    out.push_back(tensor ? read_tensor(program, type.substr(kTensor.size(), type.size() - kTensor.size() - 1))
+                         : TensorText{});
   }
   return out;
 }
@@ -221,8 +227,10 @@ void check_top_k(const ProgramText& program, const OpText& op) {
   const bool values = rank && out[0].element == in[0].element && out[0].dims.back() <= dims.back() &&
                       (dims.size() == 1 || out[0].dims[0] == dims[0]);
   if (!values || out[1].element != "i32" || out[1].dims != out[0].dims)
-    refuse("custom call TopK takes a tensor<BxNxT> or tensor<NxT> and gives tensor<BxKxT> and tensor<BxKxi32> with K <= N, got (",
-           trim(op.operands), ") -> (", results, ")");
+    refuse(
+        "custom call TopK takes a tensor<BxNxT> or tensor<NxT> and gives tensor<BxKxT> and tensor<BxKxi32> with K <= "
+        "N, got (",
+        trim(op.operands), ") -> (", results, ")");
 }
 
 void check_custom_call(const ProgramText& program, const OpText& op) {

@@ -13,7 +13,8 @@ namespace tpj::pjrt {
 // - a result number or convolution dimension that makes a parser allocate gigabytes;
 // - a tensor type with a dynamic dimension without a bound, or with more elements than 63 bits can count;
 // - a collective whose replica_groups or source_target_pairs name a participant that `options` does not have. Which
-//   participants are meant (replicas, partitions or both) follows from the collective's channel and use_global_device_ids;
+//   participants are meant (replicas, partitions or both) follows from the collective's channel and
+//   use_global_device_ids;
 // - custom call TopK with operands or results of other types than its kernel takes on trust, or PartialReduce without a
 //   computation;
 // - mhlo.sharding annotations while options.shardy is set and the program is partitioned.

@@ -11,10 +11,10 @@ namespace tpj::pjrt {
 
 // One operation of interest. Views into the ProgramText.
 struct OpText {
-  std::string_view name;     // without its dialect: "all_reduce", "custom_call"
-  std::string_view body;     // from the name to the signature, strings and comments blanked: operands, attributes, regions
-  std::string_view operands; // "tensor<4xf32>, tensor<4xf32>"; empty if the signature has another form
-  std::string_view results;  // "tensor<4xf32>", without parentheses
+  std::string_view name;  // without its dialect: "all_reduce", "custom_call"
+  std::string_view body;  // from the name to the signature, strings and comments blanked: operands, attributes, regions
+  std::string_view operands;  // "tensor<4xf32>, tensor<4xf32>"; empty if the signature has another form
+  std::string_view results;   // "tensor<4xf32>", without parentheses
 };
 
 class ProgramText {
@@ -32,8 +32,8 @@ class ProgramText {
   // The original characters behind a view into blanked().
   std::string_view original(std::string_view part) const;
 
-  // The value that follows "key =" in `part`, blanked, up to a top-level comma or closing bracket; "#alias" is replaced by
-  // its definition. Nothing when the key is absent.
+  // The value that follows "key =" in `part`, blanked, up to a top-level comma or closing bracket; "#alias" is replaced
+  // by its definition. Nothing when the key is absent.
   std::optional<std::string_view> attribute(std::string_view part, std::string_view key) const;
 
   // "#alias" -> what it stands for; anything else unchanged.

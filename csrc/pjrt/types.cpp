@@ -7,7 +7,8 @@ namespace tpj::pjrt {
 PJRT_Buffer_Type to_pjrt(DType dtype) {
   switch (dtype) {
 #define X(name, hlo, size, kind, suffix, ...) \
-  case DType::name: return PJRT_Buffer_Type_##suffix;
+  case DType::name:                           \
+    return PJRT_Buffer_Type_##suffix;
     TPJ_DTYPES(X)
 #undef X
   }
@@ -17,10 +18,12 @@ PJRT_Buffer_Type to_pjrt(DType dtype) {
 DType from_pjrt(PJRT_Buffer_Type type) {
   switch (type) {
 #define X(name, hlo, size, kind, suffix, ...) \
-  case PJRT_Buffer_Type_##suffix: return DType::name;
+  case PJRT_Buffer_Type_##suffix:             \
+    return DType::name;
     TPJ_DTYPES(X)
 #undef X
-    default: break;
+    default:
+      break;
   }
   fail(ErrorKind::kNotImplemented, "PJRT element type ", static_cast<int>(type), " has no counterpart here");
 }
@@ -39,8 +42,8 @@ int64_t byte_size(const char* where, DType dtype, std::span<const int64_t> dims)
   for (const int64_t d : dims) {
     TPJ_CHECK(d >= 0, "[", where, "] negative dimension in ", show(dtype, dims));
     if (d == 0) empty = true;
-    // Zeros are left out of the product, so that an overflow in the other dimensions is seen whatever their order: strides
-    // of such a shape would overflow too.
+    // Zeros are left out of the product, so that an overflow in the other dimensions is seen whatever their order:
+    // strides of such a shape would overflow too.
     if (d != 0 && __builtin_mul_overflow(bytes, d, &bytes)) overflow = true;
   }
   TPJ_CHECK(!overflow, "[", where, "] size of ", show(dtype, dims), " overflows 63 bits");

@@ -34,7 +34,8 @@ class DeviceCellAllocator final : public c10::DeviceAllocator {
   // No raw pointers: a cell is only reached through its DataPtr.
   c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
   void copy_data(void*, const void*, size_t) const override {
-    TORCH_CHECK_NOT_IMPLEMENTED(false, "device memory of ", config().device_name, " has no address: copy tensors instead");
+    TORCH_CHECK_NOT_IMPLEMENTED(false, "device memory of ", config().device_name,
+                                " has no address: copy tensors instead");
   }
 
   bool initialized() override { return is_initialized(); }
@@ -47,14 +48,16 @@ class DeviceCellAllocator final : public c10::DeviceAllocator {
     c10::CachingDeviceAllocator::DeviceStats stats;
     const StorageAccount& s = StorageAccount::get(device);
     const Ledger::Account buffers = Ledger::get().account(device);
-    const auto fill = [](c10::CachingAllocator::StatArray& to, int64_t current, int64_t peak, int64_t allocated, int64_t freed) {
+    const auto fill = [](c10::CachingAllocator::StatArray& to, int64_t current, int64_t peak, int64_t allocated,
+                         int64_t freed) {
       auto& stat = to[static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE)];
       stat.current = current, stat.peak = peak, stat.allocated = allocated, stat.freed = freed;
     };
     for (auto* bytes : {&stats.allocated_bytes, &stats.active_bytes, &stats.requested_bytes})
       fill(*bytes, s.current, s.peak, s.total_allocated, s.total_freed);
     fill(stats.reserved_bytes, buffers.current, buffers.peak, buffers.total_allocated, buffers.total_freed);
-    for (auto* count : {&stats.allocation, &stats.active}) fill(*count, s.count, s.count, s.total_count, s.total_count - s.count);
+    for (auto* count : {&stats.allocation, &stats.active})
+      fill(*count, s.count, s.count, s.total_count, s.total_count - s.count);
     fill(stats.segment, buffers.count, buffers.count, buffers.count, 0);
     stats.num_ooms = Ledger::get().out_of_memory;
     return stats;
@@ -77,8 +80,8 @@ class DeviceCellAllocator final : public c10::DeviceAllocator {
   }
 };
 
-// Host memory that a plugin can read without a staging copy (64 bytes: what CPU plugins alias). Known by address, so that
-// is_pinned() can answer.
+// Host memory that a plugin can read without a staging copy (64 bytes: what CPU plugins alias). Known by address, so
+// that is_pinned() can answer.
 class PinnedAllocator final : public at::HostAllocator {
  public:
   c10::DataPtr allocate(size_t nbytes) override {
@@ -134,7 +137,8 @@ void check_size(int device, size_t nbytes) {
   if (nbytes < (size_t{1} << 28)) return;
   const int64_t limit = translate([&] { return device_limit(device); });
   if (nbytes > static_cast<size_t>(limit))
-    rethrow(Error(ErrorKind::kOutOfMemory, str("cannot allocate ", nbytes, " bytes on ", config().device_name, ":", device, ", which has ", limit)));
+    rethrow(Error(ErrorKind::kOutOfMemory, str("cannot allocate ", nbytes, " bytes on ", config().device_name, ":",
+                                               device, ", which has ", limit)));
 }
 
 bool is_pinned(const void* p) { return PinnedAllocator::get().owns(p); }

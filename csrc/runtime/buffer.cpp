@@ -155,13 +155,15 @@ void synchronize(int device) {
 
 BufferRef upload(const void* data, const BufferType* type, int device) {
   return translate([&] {
-    return c10::make_intrusive<DeviceBuffer>(client().from_host(data, type->dtype, type->dims, device), type, device, "copy from host");
+    return c10::make_intrusive<DeviceBuffer>(client().from_host(data, type->dtype, type->dims, device), type, device,
+                                             "copy from host");
   });
 }
 
 BufferRef uninitialized(const BufferType* type, int device) {
   return translate([&] {
-    return c10::make_intrusive<DeviceBuffer>(client().uninitialized(type->dtype, type->dims, device), type, device, "empty");
+    return c10::make_intrusive<DeviceBuffer>(client().uninitialized(type->dtype, type->dims, device), type, device,
+                                             "empty");
   });
 }
 

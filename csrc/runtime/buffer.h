@@ -13,8 +13,8 @@
 
 namespace tpj::runtime {
 
-// Element type and natural dimensions of a buffer. Interned: equal types have one address, so that a key needs one word for it.
-// Never freed: there are as many as distinct shapes in the process.
+// Element type and natural dimensions of a buffer. Interned: equal types have one address, so that a key needs one word
+// for it. Never freed: there are as many as distinct shapes in the process.
 struct BufferType {
   DType dtype;
   std::vector<int64_t> dims;
@@ -23,8 +23,8 @@ struct BufferType {
   static const BufferType* intern(DType dtype, std::vector<int64_t> dims);
 };
 
-// An immutable PJRT buffer. Its contents may still be on their way; await() waits and raises what went wrong, with the operator
-// that was to compute it.
+// An immutable PJRT buffer. Its contents may still be on their way; await() waits and raises what went wrong, with the
+// operator that was to compute it.
 class DeviceBuffer final : public c10::intrusive_ptr_target {
  public:
   // `producer` is a string that lives as long as the process: operator name for errors.

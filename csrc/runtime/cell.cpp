@@ -45,7 +45,8 @@ Cell* Cell::of(const c10::StorageImpl& storage) {
   if (ptr.get_deleter() == &delete_cell) [[likely]]
     return static_cast<Cell*>(ptr.get_context());
   auto* cell = static_cast<Cell*>(ptr.get());
-  TORCH_CHECK(cell != nullptr && cell->mark_ == kMark, "this storage was not made by the ", storage.device(), " device's allocator");
+  TORCH_CHECK(cell != nullptr && cell->mark_ == kMark, "this storage was not made by the ", storage.device(),
+              " device's allocator");
   return cell;
 }
 

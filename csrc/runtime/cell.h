@@ -1,8 +1,8 @@
 // What a storage on our device holds: one current buffer, or nothing yet.
 //
-// Invariant: the buffer's elements in row-major order are the storage's bytes from the start. They may be fewer than nbytes
-// (a storage that grew) when the buffer is read as if zeros followed. data_ptr() of a tensor is the cell's address plus the
-// offset: an identity, not memory.
+// Invariant: the buffer's elements in row-major order are the storage's bytes from the start. They may be fewer than
+// nbytes (a storage that grew) when the buffer is read as if zeros followed. data_ptr() of a tensor is the cell's
+// address plus the offset: an identity, not memory.
 #pragma once
 
 #include <c10/core/Storage.h>
@@ -39,9 +39,9 @@ class Cell {
     return buffer_ ? buffer_->type() : nullptr;
   }
 
-  // ---- read, compute, write as one step: hold the lock from locked() to the new value, so that writes of other threads to the same
-  // storage are not lost and nobody reads a buffer that is being donated. Lock several cells in the order of their addresses, and
-  // load those that are only read before.
+  // ---- read, compute, write as one step: hold the lock from locked() to the new value, so that writes of other
+  // threads to the same storage are not lost and nobody reads a buffer that is being donated. Lock several cells in the
+  // order of their addresses, and load those that are only read before.
   std::unique_lock<std::mutex> lock() const { return std::unique_lock(mutex_); }
   BufferRef& locked() { return buffer_; }
 
@@ -53,8 +53,8 @@ class Cell {
   static c10::DataPtr make(int device, size_t nbytes, BufferRef buffer = {});
 
  private:
-  // PyTorch sometimes wraps a data pointer in a storage of its own (at::from_blob when it writes a storage to a file): the mark tells a
-  // cell's address from others.
+  // PyTorch sometimes wraps a data pointer in a storage of its own (at::from_blob when it writes a storage to a file):
+  // the mark tells a cell's address from others.
   static constexpr uint64_t kMark = 0x43454c4c6a727470;
   uint64_t mark_ = kMark;
   mutable std::mutex mutex_;
@@ -63,7 +63,8 @@ class Cell {
   int device_;
 };
 
-// Bytes of all storages, per device: what torch.accelerator.memory_allocated() reports (the ledger has what buffers really take).
+// Bytes of all storages, per device: what torch.accelerator.memory_allocated() reports (the ledger has what buffers
+// really take).
 struct StorageAccount {
   std::atomic<int64_t> current{0}, peak{0}, total_allocated{0}, total_freed{0}, count{0}, total_count{0};
   static StorageAccount& get(int device);

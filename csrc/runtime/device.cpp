@@ -28,7 +28,8 @@ State& state() {
 thread_local int t_current_device = 0;
 
 void check_fork() {
-  TORCH_CHECK(!state().bad_fork, "Cannot re-initialize PJRT in forked subprocess. To use PJRT with multiprocessing, you must use the "
+  TORCH_CHECK(!state().bad_fork,
+              "Cannot re-initialize PJRT in forked subprocess. To use PJRT with multiprocessing, you must use the "
               "'spawn' start method");
 }
 
@@ -76,7 +77,8 @@ int current_device() { return t_current_device; }
 void set_current_device(int index) {
   if (index == t_current_device) return;
   const int count = client().device_count();
-  TORCH_CHECK(index >= 0 && index < count, "invalid device index ", index, ": ", config().device_name, " has ", count, " device(s)");
+  TORCH_CHECK(index >= 0 && index < count, "invalid device index ", index, ": ", config().device_name, " has ", count,
+              " device(s)");
   t_current_device = index;
 }
 

@@ -1,7 +1,7 @@
 // The one PJRT client behind our device type, made at first use, and the current device of each thread.
 //
-// Python's registration describes the plugin (configure); nothing is loaded before the device is used. The client lives until
-// the process ends: its destruction would race with the threads of the plugin.
+// Python's registration describes the plugin (configure); nothing is loaded before the device is used. The client lives
+// until the process ends: its destruction would race with the threads of the plugin.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -14,13 +14,13 @@ namespace tpj::runtime {
 
 // What a PluginSpec says, with everything decided.
 struct PluginConfig {
-  std::string device_name;              // "pjrt"
-  std::string spec_name;                // which spec: "cpu"
-  std::string path;                     // of the shared library
+  std::string device_name;  // "pjrt"
+  std::string spec_name;    // which spec: "cpu"
+  std::string path;         // of the shared library
   pjrt::Options create_options;
-  pjrt::Options compile_overrides;      // CompileOptions::env_overrides of every program
+  pjrt::Options compile_overrides;  // CompileOptions::env_overrides of every program
   pjrt::CapOverrides caps;
-  std::string missing;                  // why there is no usable plugin; empty when there is one
+  std::string missing;  // why there is no usable plugin; empty when there is one
 };
 
 void configure(PluginConfig config);

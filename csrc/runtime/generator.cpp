@@ -31,7 +31,8 @@ uint64_t Generator::seed() {
 
 void Generator::set_state(const c10::TensorImpl& state) {
   at::detail::check_rng_state(state);
-  TORCH_CHECK(state.numel() == kStateBytes, "RNG state is wrong size: got ", state.numel(), " bytes, expected ", kStateBytes);
+  TORCH_CHECK(state.numel() == kStateBytes, "RNG state is wrong size: got ", state.numel(), " bytes, expected ",
+              kStateBytes);
   const auto* bytes = static_cast<const char*>(state.data());
   std::memcpy(&seed_, bytes, 8);
   std::memcpy(&offset_, bytes + 8, 8);
@@ -81,8 +82,10 @@ const at::Generator& default_generator(int device) {
   at::Generator& generator = g.list[static_cast<size_t>(device)];
   if (!generator.defined()) {
     generator = at::make_generator<Generator>(static_cast<c10::DeviceIndex>(device));
-    if (g.first_seed) generator.set_current_seed(*g.first_seed);
-    else generator.seed();
+    if (g.first_seed)
+      generator.set_current_seed(*g.first_seed);
+    else
+      generator.seed();
   }
   return generator;
 }

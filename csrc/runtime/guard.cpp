@@ -13,7 +13,6 @@
 
 namespace tpj::runtime {
 
-
 namespace {
 
 constexpr c10::DeviceType kType = c10::kPrivateUse1;
@@ -37,7 +36,8 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     c10::DeviceCapability capability;
     capability.capability_data.capability_bits = 0;
     for (int i = 0; i < static_cast<int>(c10::ScalarType::NumOptions); ++i)
-      if (find_dtype(static_cast<c10::ScalarType>(i))) capability.capability_data.capability_bits |= 1ull << capability_bit(i);
+      if (find_dtype(static_cast<c10::ScalarType>(i)))
+        capability.capability_data.capability_bits |= 1ull << capability_bit(i);
     return capability;
   }
 
@@ -76,11 +76,13 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   // The capability's bits are numbered by its own enumeration.
   static int capability_bit(int scalar_type) {
     switch (static_cast<c10::ScalarType>(scalar_type)) {
-#define X(_, name) \
-  case c10::ScalarType::name: return c10::kIndex_##name;
+#define X(_, name)            \
+  case c10::ScalarType::name: \
+    return c10::kIndex_##name;
       AT_FORALL_SCALAR_TYPES_WITH_COMPLEX_AND_QINTS(X)
 #undef X
-      default: return 63;
+      default:
+        return 63;
     }
   }
 };
@@ -101,7 +103,9 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex i) const override {
     return i < 0 ? getCurrentDevice() : exchangeDevice(i);
   }
-  const at::Generator& getDefaultGenerator(c10::DeviceIndex i) const override { return default_generator(i < 0 ? current_device() : i); }
+  const at::Generator& getDefaultGenerator(c10::DeviceIndex i) const override {
+    return default_generator(i < 0 ? current_device() : i);
+  }
   at::Generator getNewGenerator(c10::DeviceIndex i) const override {
     return at::make_generator<Generator>(static_cast<c10::DeviceIndex>(i < 0 ? current_device() : i));
   }

@@ -7,10 +7,12 @@ namespace tpj::runtime {
 std::optional<DType> find_dtype(c10::ScalarType type) {
   switch (type) {
 #define X(name, hlo, size, kind, pjrt, torch) \
-  case c10::ScalarType::torch: return DType::name;
+  case c10::ScalarType::torch:                \
+    return DType::name;
     TPJ_DTYPES(X)
 #undef X
-    default: return std::nullopt;
+    default:
+      return std::nullopt;
   }
 }
 

@@ -42,7 +42,8 @@ c10::Stream new_stream(int device) { return make(index_of(device), g_next_id.fet
 void Event::record(int device) {
   pending_ = Ledger::get().pending(index_of(device));
   // What is ready already need not be kept alive.
-  pending_.erase(std::remove_if(pending_.begin(), pending_.end(), [](const BufferRef& b) { return b->is_ready(); }), pending_.end());
+  pending_.erase(std::remove_if(pending_.begin(), pending_.end(), [](const BufferRef& b) { return b->is_ready(); }),
+                 pending_.end());
   done_ = std::make_shared<Done>();
   const auto finish = [done = done_](std::exception_ptr) {
     done->time = std::chrono::steady_clock::now();

@@ -1,5 +1,6 @@
-// Streams and events. A PJRT device runs what it is given in order, so all streams of a device share one queue: a stream is a label,
-// waiting for another stream is already done, and an event is the state of the newest buffer when it was recorded.
+// Streams and events. A PJRT device runs what it is given in order, so all streams of a device share one queue: a
+// stream is a label, waiting for another stream is already done, and an event is the state of the newest buffer when it
+// was recorded.
 #pragma once
 
 #include <c10/core/Stream.h>

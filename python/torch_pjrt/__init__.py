@@ -60,7 +60,9 @@ def _autoload() -> None:
     try:
         _C.register(config)
     except RuntimeError as error:
-        raise RuntimeError(f"TORCH_PJRT_DEVICE_NAME or plugin '{spec.name}' names the device '{name}': {error}") from None
+        raise RuntimeError(
+            f"TORCH_PJRT_DEVICE_NAME or plugin '{spec.name}' names the device '{name}': {error}"
+        ) from None
     device._name = name
     torch.utils.rename_privateuse1_backend(name)
     torch._register_device_module(name, device)

@@ -36,10 +36,10 @@ def _by_path(path: str, known: dict[str, PluginSpec | Exception]) -> PluginSpec:
         spec = cpu.spec()
         count = {"cpu_device_count": spec.create_options["cpu_device_count"]}
         return replace(spec, library=path, create_options=cpu.options_of(path) | count)
-    for spec in known.values():
-        if isinstance(spec, PluginSpec) and spec.library:
-            if os.path.basename(spec.library) == os.path.basename(path):
-                return replace(spec, library=path)
+    for other in known.values():
+        if isinstance(other, PluginSpec) and other.library:
+            if os.path.basename(other.library) == os.path.basename(path):
+                return replace(other, library=path)
     return PluginSpec(name="path", device_name="pjrt", library=path)
 
 
@@ -51,18 +51,14 @@ def choose() -> PluginSpec:
         if os.sep in wanted or wanted.endswith((".so", ".dylib", ".dll")):
             return _by_path(wanted, known)
         names = ", ".join(sorted(known)) or "none"
-        return _nothing(
-            f"TORCH_PJRT_PLUGIN={wanted} names no registered plugin (registered: {names}) and no file"
-        )
+        return _nothing(f"TORCH_PJRT_PLUGIN={wanted} names no registered plugin (registered: {names}) and no file")
     if wanted:
         spec = known[wanted]
         if isinstance(spec, Exception):
             return _nothing(f"plugin '{wanted}' cannot describe itself: {spec!r}")
         return spec
     usable = [s for s in known.values() if isinstance(s, PluginSpec)]
-    best = max(
-        (s for s in usable if s.library), key=lambda s: s.priority, default=None
-    )
+    best = max((s for s in usable if s.library), key=lambda s: s.priority, default=None)
     if best:
         return best
     hints = "; ".join(s.missing for s in usable if s.missing)

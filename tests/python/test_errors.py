@@ -9,10 +9,9 @@ from types import ModuleType
 
 import pytest
 import torch
+from conftest import OTHER_DEVICE
 from torch import Tensor, nn
 from torch.nn import functional
-
-from conftest import OTHER_DEVICE
 
 Make = Callable[..., Tensor]
 Call = Callable[[Make], object]

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import os
 
-from torch_pjrt.spec import PluginSpec, library_in_package
+from torch_pjrt.spec import Option, PluginSpec, library_in_package
 
 __all__ = ["SOURCES", "spec"]
 
 # Package and file of each supported build, best first. lammps-jax-pjrt-cpu can run a program on the
 # caller's thread (4 us a dispatch against 20).
-SOURCES = (
+SOURCES: tuple[tuple[str, str, dict[str, bool]], ...] = (
     ("lammps_jax_pjrt_cpu", "pjrt_c_api_cpu_plugin.so", {"asynchronous": False}),
     ("fastatomstruct_xla_cpu", "libpjrt_cpu.so", {}),
 )
 
 
-def options_of(path: str) -> dict[str, bool]:
+def options_of(path: str) -> dict[str, Option]:
     """Create options that this build of the plugin knows, by the library's file name."""
     return next((dict(o) for _, file, o in SOURCES if os.path.basename(path) == file), {})
 

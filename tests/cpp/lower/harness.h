@@ -1,5 +1,5 @@
-// Runs a row by name on the plugin in TORCH_PJRT_TEST_PLUGIN, or only prints its program. Tensors hold their elements as doubles
-// (complex ones as re, im, re, im, ...), whatever their dtype:
+// Runs a row by name on the plugin in TORCH_PJRT_TEST_PLUGIN, or only prints its program. Tensors hold their elements
+// as doubles (complex ones as re, im, re, im, ...), whatever their dtype:
 //
 //   EXPECT_EQ(run("mul.Tensor", {f32({2}, {1, 2}), f32({2}, {3, 4})}, {{DType::F32, {2}}})[0].values, (Numbers{3, 8}));
 #pragma once
@@ -135,19 +135,30 @@ template <typename F>
 void with_type(DType t, F f) {
   switch (t) {
     case DType::Bool:
-    case DType::U8: return f(uint8_t{});
-    case DType::U16: return f(uint16_t{});
-    case DType::U32: return f(uint32_t{});
-    case DType::U64: return f(uint64_t{});
-    case DType::I8: return f(int8_t{});
-    case DType::I16: return f(int16_t{});
-    case DType::I32: return f(int32_t{});
-    case DType::I64: return f(int64_t{});
+    case DType::U8:
+      return f(uint8_t{});
+    case DType::U16:
+      return f(uint16_t{});
+    case DType::U32:
+      return f(uint32_t{});
+    case DType::U64:
+      return f(uint64_t{});
+    case DType::I8:
+      return f(int8_t{});
+    case DType::I16:
+      return f(int16_t{});
+    case DType::I32:
+      return f(int32_t{});
+    case DType::I64:
+      return f(int64_t{});
     case DType::F32:
-    case DType::C64: return f(float{});
+    case DType::C64:
+      return f(float{});
     case DType::F64:
-    case DType::C128: return f(double{});
-    default: TPJ_ASSERT(false, "no host type for ", info(t).name);
+    case DType::C128:
+      return f(double{});
+    default:
+      TPJ_ASSERT(false, "no host type for ", info(t).name);
   }
 }
 
@@ -174,8 +185,9 @@ inline Numbers numbers_of(DType dtype, const std::string& bytes) {
 }
 
 inline const std::shared_ptr<pjrt::Client>& client() {
-  static auto& made = *new std::shared_ptr<pjrt::Client>(pjrt::Client::create(
-      pjrt::Plugin::load(std::getenv("TORCH_PJRT_TEST_PLUGIN")), {{"cpu_device_count", int64_t{1}}, {"asynchronous", false}}));
+  static auto& made = *new std::shared_ptr<pjrt::Client>(
+      pjrt::Client::create(pjrt::Plugin::load(std::getenv("TORCH_PJRT_TEST_PLUGIN")),
+                           {{"cpu_device_count", int64_t{1}}, {"asynchronous", false}}));
   return made;
 }
 
@@ -256,7 +268,8 @@ inline void expect_near(const Numbers& got, const Numbers& want, double toleranc
 class WithPlugin : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (std::getenv("TORCH_PJRT_TEST_PLUGIN") == nullptr) GTEST_SKIP() << "TORCH_PJRT_TEST_PLUGIN does not name a plugin";
+    if (std::getenv("TORCH_PJRT_TEST_PLUGIN") == nullptr)
+      GTEST_SKIP() << "TORCH_PJRT_TEST_PLUGIN does not name a plugin";
   }
 };
 

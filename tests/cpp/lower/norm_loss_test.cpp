@@ -9,7 +9,8 @@ TEST_F(NormLossTest, SoftmaxSurvivesLargeNumbers) {
   const In x = f32({2, 2}, {1000, 1000, -kInf, 0});
   const std::vector<Type> result{{DType::F32, {2, 2}}};
   expect_near(run("_softmax", {x, integer(-1), flag(false)}, result)[0].values, {0.5, 0.5, 0, 1});
-  expect_near(run("_log_softmax", {x, integer(1), flag(false)}, result)[0].values, {-0.69314718, -0.69314718, -kInf, 0});
+  expect_near(run("_log_softmax", {x, integer(1), flag(false)}, result)[0].values,
+              {-0.69314718, -0.69314718, -kInf, 0});
 }
 
 TEST_F(NormLossTest, LayerNormHasUnitVariance) {
@@ -25,10 +26,11 @@ TEST_F(NormLossTest, BatchNormMovesTheRunningStatistics) {
   const In x = f32({2, 1, 2}, {1, 2, 3, 6}), one = f32({1}, {1}), zero = f32({1}, {0});
   const Type stats{DType::F32, {1}};
   const std::vector<Type> results{{DType::F32, {2, 1, 2}}, stats, stats};
-  const auto train = run("native_batch_norm", {x, none(), none(), zero, one, flag(true), number(0.5), number(0)}, results);
+  const auto train =
+      run("native_batch_norm", {x, none(), none(), zero, one, flag(true), number(0.5), number(0)}, results);
   ASSERT_EQ(train.size(), 5u);
   expect_near(train[1].values, {3});
-  expect_near(train[3].values, {1.5});              // half of the mean
+  expect_near(train[3].values, {1.5});                 // half of the mean
   expect_near(train[4].values, {0.5 + 0.5 * 14 / 3});  // with the unbiased variance
   const auto eval = run("native_batch_norm", {x, none(), none(), zero, one, flag(false), number(0.5), number(0)},
                         {{DType::F32, {2, 1, 2}}, {DType::F32, {0}}, {DType::F32, {0}}});
@@ -50,8 +52,9 @@ TEST_F(NormLossTest, NllLossIgnoresAndWeighs) {
   const auto out = run("nll_loss_forward", {log_p, target, weight, integer(1), integer(-100)}, {scalar, scalar});
   expect_near(out[0].values, {13.0 / 4});
   expect_near(out[1].values, {4});
-  const auto grad = run("nll_loss_backward", {f32({}, {1}), log_p, target, weight, integer(1), integer(-100), f32({}, {4})},
-                        {{DType::F32, {3, 2}}});
+  const auto grad =
+      run("nll_loss_backward", {f32({}, {1}), log_p, target, weight, integer(1), integer(-100), f32({}, {4})},
+          {{DType::F32, {3, 2}}});
   expect_near(grad[0].values, {-0.25, 0, 0, -0.75, 0, 0});
 }
 

@@ -8,7 +8,8 @@ class PointwiseTest : public WithPlugin {};
 const std::vector<Type> kThreeFloats{{DType::F32, {3}}}, kFourInts{{DType::I64, {4}}};
 
 TEST(PointwiseText, AddWithAlphaOneIsOneOperation) {
-  const Program p = lower("add.Tensor", {f32({3}, {1, 2, 3}), f32({3}, {4, 5, 6}), known(1, NumberKind::kInt)}, kThreeFloats);
+  const Program p =
+      lower("add.Tensor", {f32({3}, {1, 2, 3}), f32({3}, {4, 5, 6}), known(1, NumberKind::kInt)}, kThreeFloats);
   EXPECT_EQ(p.text,
             "module @m {\n"
             "  func.func @main(%0: tensor<3xf32>, %1: tensor<3xf32>) -> (tensor<3xf32>) {\n"

@@ -28,7 +28,8 @@ TEST_F(ReduceTest, TheFirstExtremeWinsAndNanIsGreatest) {
 
 TEST_F(ReduceTest, TheCorrectionOfAVarianceIsAnInput) {
   const std::vector<Type> result{{DType::F32, {2}}};
-  expect_near(run("var.correction", {kMatrix, ints({1}), number(0, NumberKind::kInt), flag(false)}, result)[0].values, {2.0 / 3, 2.0 / 3});
+  expect_near(run("var.correction", {kMatrix, ints({1}), number(0, NumberKind::kInt), flag(false)}, result)[0].values,
+              {2.0 / 3, 2.0 / 3});
   expect_near(run("var.correction", {kMatrix, ints({1}), none(), flag(false)}, result)[0].values, {1, 1});
   // No degree of freedom: 2 / max(0, 3 - 5).
   expect_near(run("var.correction", {kMatrix, ints({1}), number(5), flag(false)}, result)[0].values, {kInf, kInf});

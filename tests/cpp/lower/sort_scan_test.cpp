@@ -23,13 +23,15 @@ TEST_F(SortScanTest, TheMedianIsTheLowerMiddleOrNan) {
 }
 
 TEST_F(SortScanTest, TheModeIsTheLeastOfTheMostFrequentAtItsLastPlace) {
-  const auto out = run("mode", {i64({5}, {7, 3, 7, 3, 9}), integer(0), flag(false)}, {{DType::I64, {}}, {DType::I64, {}}});
+  const auto out =
+      run("mode", {i64({5}, {7, 3, 7, 3, 9}), integer(0), flag(false)}, {{DType::I64, {}}, {DType::I64, {}}});
   expect_near(out[0].values, {3}, 0);
   expect_near(out[1].values, {3}, 0);
 }
 
 TEST_F(SortScanTest, RunningSumsOfBooleansCount) {
-  expect_near(run("cumsum", {boolean({4}, {1, 0, 1, 1}), integer(0), none()}, {{DType::I64, {4}}})[0].values, {1, 1, 2, 3}, 0);
+  expect_near(run("cumsum", {boolean({4}, {1, 0, 1, 1}), integer(0), none()}, {{DType::I64, {4}}})[0].values,
+              {1, 1, 2, 3}, 0);
 }
 
 // Longer than a block of the scan.

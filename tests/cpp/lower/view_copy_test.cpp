@@ -7,7 +7,9 @@ class ViewCopyTest : public WithPlugin {};
 
 Numbers copied(const In& from, DType to) {
   const Dims dims = from.arg.type.dims;
-  return run("copy", {tensor(to, dims, Numbers(static_cast<size_t>(hlo::numel(dims)))), from, flag(false)}, {{to, dims}})[0].values;
+  return run("copy", {tensor(to, dims, Numbers(static_cast<size_t>(hlo::numel(dims)))), from, flag(false)},
+             {{to, dims}})[0]
+      .values;
 }
 
 TEST(ViewCopyText, PaddingIsOneOperationWithTheFillAsInput) {
@@ -24,20 +26,25 @@ TEST_F(ViewCopyTest, CastsFollowPyTorchOnX86) {
 }
 
 TEST_F(ViewCopyTest, CatSkipsEmptyVectorsAndPromotes) {
-  const auto out = run("cat", {tensors({f32({1, 2}, {1, 2}), f32({0}, {}), i64({1, 2}, {3, 4})}), integer(0)}, {{DType::F32, {2, 2}}});
+  const auto out = run("cat", {tensors({f32({1, 2}, {1, 2}), f32({0}, {}), i64({1, 2}, {3, 4})}), integer(0)},
+                       {{DType::F32, {2, 2}}});
   expect_near(out[0].values, {1, 2, 3, 4}, 0);
 }
 
 TEST_F(ViewCopyTest, TheGradientOfASliceStandsWhereItWasTaken) {
-  const auto out = run("slice_backward", {f32({2}, {1, 2}), ints({5}), integer(0), integer(1), integer(5), integer(2)}, {{DType::F32, {5}}});
+  const auto out = run("slice_backward", {f32({2}, {1, 2}), ints({5}), integer(0), integer(1), integer(5), integer(2)},
+                       {{DType::F32, {5}}});
   expect_near(out[0].values, {0, 1, 0, 2, 0}, 0);
 }
 
 TEST_F(ViewCopyTest, SequencesEndExactly) {
   const In out = f32({0}, {});
-  expect_near(run("linspace.out", {number(0), number(1), integer(5), out}, {{DType::F32, {5}}})[0].values, {0, 0.25, 0.5, 0.75, 1}, 0);
-  expect_near(run("arange.start_out", {number(5, NumberKind::kInt), number(0, NumberKind::kInt), number(-2, NumberKind::kInt), out},
-                  {{DType::I64, {3}}})[0].values,
+  expect_near(run("linspace.out", {number(0), number(1), integer(5), out}, {{DType::F32, {5}}})[0].values,
+              {0, 0.25, 0.5, 0.75, 1}, 0);
+  expect_near(run("arange.start_out",
+                  {number(5, NumberKind::kInt), number(0, NumberKind::kInt), number(-2, NumberKind::kInt), out},
+                  {{DType::I64, {3}}})[0]
+                  .values,
               {5, 3, 1}, 0);
 }
 

@@ -39,7 +39,8 @@ TEST_F(BufferTest, EveryElementTypeMakesTheRoundTrip) {
     EXPECT_EQ(b.nbytes(), static_cast<int64_t>(n));
     b.to_host(out.data(), n);
     for (size_t i = 0; i < n; ++i)
-      ASSERT_EQ(out[i], static_cast<unsigned char>(is_bool(dtype) ? i % 2 : i * 7)) << info(dtype).name << " byte " << i;
+      ASSERT_EQ(out[i], static_cast<unsigned char>(is_bool(dtype) ? i % 2 : i * 7))
+          << info(dtype).name << " byte " << i;
   }
 }
 
@@ -86,7 +87,8 @@ TEST_F(BufferTest, ATerabyteIsOutOfMemory) {
   expect_error(ErrorKind::kOutOfMemory, {"RESOURCE_EXHAUSTED"}, [&] { c->uninitialized(DType::U8, dims, 0).await(); });
   void* nothing = mmap(nullptr, test::kTerabyte, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (nothing == MAP_FAILED) GTEST_SKIP() << "no address space for a terabyte to upload";
-  expect_error(ErrorKind::kOutOfMemory, {"RESOURCE_EXHAUSTED"}, [&] { c->from_host(nothing, DType::U8, dims, 0).await(); });
+  expect_error(ErrorKind::kOutOfMemory, {"RESOURCE_EXHAUSTED"},
+               [&] { c->from_host(nothing, DType::U8, dims, 0).await(); });
   munmap(nothing, test::kTerabyte);
 }
 
@@ -103,7 +105,8 @@ TEST_F(BufferTest, ReadsAreRowMajorWhateverTheDeviceLayout) {
   const std::string t = "tensor<3x2xf32>";
   const auto e = c->compile(
       "module @m { func.func @main(%a: tensor<2x3xf32>) -> (tensor<3x2xf32> {mhlo.layout_mode = \"{0,1}\"}) {\n"
-      "%0 = stablehlo.transpose %a, dims = [1, 0] : (tensor<2x3xf32>) -> tensor<3x2xf32>\nreturn %0 : tensor<3x2xf32>\n} }",
+      "%0 = stablehlo.transpose %a, dims = [1, 0] : (tensor<2x3xf32>) -> tensor<3x2xf32>\nreturn %0 : "
+      "tensor<3x2xf32>\n} }",
       {});
   const int64_t dims[] = {2, 3};
   const std::vector<float> in = {1, 2, 3, 4, 5, 6};
@@ -158,7 +161,8 @@ TEST_F(BufferTest, ReleaseHandsOverOwnership) {
 }
 
 TEST_F(BufferTest, HostPointersNeedTheCapability) {
-  expect_error(ErrorKind::kNotImplemented, {"host_visible_buffers"}, [] { test::floats(*test::client(), {1}).host_pointer(); });
+  expect_error(ErrorKind::kNotImplemented, {"host_visible_buffers"},
+               [] { test::floats(*test::client(), {1}).host_pointer(); });
   const Buffer b = test::floats(*visible(), {5, 6});
   b.await();
   EXPECT_EQ(static_cast<const float*>(b.host_pointer())[1], 6);
@@ -199,7 +203,8 @@ TEST_F(BufferTest, ZeroCopyDoesNotCallBackWhenItFails) {
 }
 
 TEST_F(BufferTest, ZeroCopyWithoutTheCapabilityCopies) {
-  const auto c = Client::create(Plugin::load(test::plugin_path()), {{"cpu_device_count", int64_t{1}}}, {{"zero_copy", "false"}});
+  const auto c =
+      Client::create(Plugin::load(test::plugin_path()), {{"cpu_device_count", int64_t{1}}}, {{"zero_copy", "false"}});
   alignas(64) static float data[16] = {1, 2, 3};
   const int64_t dims[] = {16};
   int done = 0;

@@ -34,7 +34,8 @@ TEST_F(CapsTest, RefuseWhatMakesNoSense) {
   expect_error(ErrorKind::kValue, {"no capability", "flying"}, [&] { detect({{"flying", "true"}}); });
   expect_error(ErrorKind::kValue, {"donation", "true or false", "maybe"}, [&] { detect({{"donation", "maybe"}}); });
   expect_error(ErrorKind::kValue, {"api_minor", "integer"}, [&] { detect({{"api_minor", "7x"}}); });
-  expect_error(ErrorKind::kValue, {"stream_extension", "cannot be switched on"}, [&] { detect({{"stream_extension", "true"}}); });
+  expect_error(ErrorKind::kValue, {"stream_extension", "cannot be switched on"},
+               [&] { detect({{"stream_extension", "true"}}); });
 }
 
 TEST_F(CapsTest, AreListedWithHelpAndWithoutDoubles) {
@@ -50,8 +51,8 @@ TEST_F(CapsTest, AreListedWithHelpAndWithoutDoubles) {
 class FewSlots : public test::WithPlugin {
  protected:
   static std::shared_ptr<Client> client() {
-    static auto& c = *new std::shared_ptr<Client>(
-        Client::create(Plugin::load(test::fake("few_slots")), {{"cpu_device_count", int64_t{2}}, {"asynchronous", false}}));
+    static auto& c = *new std::shared_ptr<Client>(Client::create(
+        Plugin::load(test::fake("few_slots")), {{"cpu_device_count", int64_t{2}}, {"asynchronous", false}}));
     return c;
   }
 };

@@ -41,7 +41,8 @@ TEST_F(ClientTest, NamesAnOptionThatThePluginDoesNotKnow) {
   Plugin& plugin = Plugin::load(test::plugin_path());
   try {
     Client::create(plugin, {{"nosuch_option", int64_t{1}}});
-    GTEST_SKIP() << "this plugin does not check its options: an unknown name is ignored, a wrong kind aborts the process";
+    GTEST_SKIP()
+        << "this plugin does not check its options: an unknown name is ignored, a wrong kind aborts the process";
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("nosuch_option"), std::string::npos) << error.what();
   }
@@ -49,8 +50,9 @@ TEST_F(ClientTest, NamesAnOptionThatThePluginDoesNotKnow) {
 }
 
 TEST_F(ClientTest, RefusesAnUnknownCapability) {
-  expect_error(ErrorKind::kValue, {"flying"},
-               [] { Client::create(Plugin::load(test::plugin_path()), {{"cpu_device_count", int64_t{1}}}, {{"flying", "1"}}); });
+  expect_error(ErrorKind::kValue, {"flying"}, [] {
+    Client::create(Plugin::load(test::plugin_path()), {{"cpu_device_count", int64_t{1}}}, {{"flying", "1"}});
+  });
 }
 
 TEST_F(ClientTest, IsKeptAliveByItsExecutables) {
@@ -65,7 +67,10 @@ TEST_F(ClientTest, IsKeptAliveByItsExecutables) {
 TEST_F(ClientTest, GivesThePositionOfASyntaxError) {
   const auto c = test::client();
   expect_error(ErrorKind::kRuntime, {"PJRT_Client_Compile", "unregistered operation"}, [&] {
-    c->compile(test::module("%a: tensor<2xf32>", "tensor<2xf32>", "%0 = \"stablehlo.frob\"(%a) : (tensor<2xf32>) -> tensor<2xf32>\nreturn %0 : tensor<2xf32>"), {});
+    c->compile(
+        test::module("%a: tensor<2xf32>", "tensor<2xf32>",
+                     "%0 = \"stablehlo.frob\"(%a) : (tensor<2xf32>) -> tensor<2xf32>\nreturn %0 : tensor<2xf32>"),
+        {});
   });
   expect_error(ErrorKind::kRuntime, {"PJRT_Client_Compile"}, [&] { c->compile("this is not MLIR", {}); });
   expect_error(ErrorKind::kRuntime, {"main"}, [&] { c->compile("module @m { }", {}); });
@@ -94,7 +99,8 @@ TEST_F(ClientTest, PassesCompilerFlagsPerCompile) {
 TEST_F(ClientTest, RefusesMoreReplicasThanDevices) {
   CompileOptions options;
   options.num_replicas = 8;
-  expect_error(ErrorKind::kValue, {"8 replicas", "4 device(s)"}, [&] { test::client(4)->compile(test::add_program(2), options); });
+  expect_error(ErrorKind::kValue, {"8 replicas", "4 device(s)"},
+               [&] { test::client(4)->compile(test::add_program(2), options); });
 }
 
 TEST_F(ClientTest, RefusesADeviceIdThatDoesNotExist) {
@@ -115,7 +121,8 @@ TEST_F(ClientTest, AnswersDamagedBytesWithAnError) {
   EXPECT_THROW(c->deserialize("garbage", {}), Error);
   EXPECT_THROW(c->deserialize(std::string(1000, '\xff'), {}), Error);
   const std::string whole = c->compile(test::add_program(2), {})->serialize();
-  for (const size_t eighth : {1, 2, 4, 7}) EXPECT_THROW(c->deserialize(whole.substr(0, whole.size() * eighth / 8), {}), Error);
+  for (const size_t eighth : {1, 2, 4, 7})
+    EXPECT_THROW(c->deserialize(whole.substr(0, whole.size() * eighth / 8), {}), Error);
 }
 
 TEST_F(ClientTest, LoadsWhatItSerialized) {

@@ -39,7 +39,12 @@ TEST(CompileOptions, ADeviceAssignmentListsReplicasPerPartition) {
   o.spmd = true;
   o.device_assignment = {0, 1, 2, 300};  // [replica][partition]
   EXPECT_EQ(hex(o.serialize()), "1a24" + kUnsetDevice + "20022802" + "3001" +
-                                    "4a11" "08021002" "1a04" "0a020002" "1a05" "0a0301ac02");
+                                    "4a11"
+                                    "08021002"
+                                    "1a04"
+                                    "0a020002"
+                                    "1a05"
+                                    "0a0301ac02");
 }
 
 TEST(CompileOptions, OverridesKeepTheirKindsAndAreSorted) {
@@ -48,10 +53,19 @@ TEST(CompileOptions, OverridesKeepTheirKindsAndAreSorted) {
   b.env_overrides = {{"d", 0.5}, {"i", int64_t{-1}}, {"b", false}, {"s", "x"}};
   EXPECT_EQ(a.serialize(), b.serialize());
   const std::string tail = hex(a.serialize()).substr(hex(CompileOptions{}.serialize()).size());
-  EXPECT_EQ(tail, "3a07" "0a0162" "12021000"
-                  "3a0e" "0a0164" "120921000000000000e03f"
-                  "3a10" "0a0169" "120b18ffffffffffffffffff01"
-                  "3a08" "0a0173" "12030a0178");
+  EXPECT_EQ(tail,
+            "3a07"
+            "0a0162"
+            "12021000"
+            "3a0e"
+            "0a0164"
+            "120921000000000000e03f"
+            "3a10"
+            "0a0169"
+            "120b18ffffffffffffffffff01"
+            "3a08"
+            "0a0173"
+            "12030a0178");
 }
 
 TEST(CompileOptions, NonsenseIsRefused) {

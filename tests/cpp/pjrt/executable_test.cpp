@@ -26,8 +26,9 @@ std::string all_reduce_program(const std::string& groups, const std::string& mor
   return test::module("%a: tensor<2xf32>", "tensor<2xf32>",
                       "%0 = \"stablehlo.all_reduce\"(%a) ({ ^bb0(%x: tensor<f32>, %y: tensor<f32>):\n"
                       "  %s = stablehlo.add %x, %y : tensor<f32>\n  stablehlo.return %s : tensor<f32> })\n"
-                      "  {replica_groups = dense<" + groups + "> : tensor<1x4xi64>" + more +
-                      "} : (tensor<2xf32>) -> tensor<2xf32>\nreturn %0 : tensor<2xf32>");
+                      "  {replica_groups = dense<" +
+                          groups + "> : tensor<1x4xi64>" + more +
+                          "} : (tensor<2xf32>) -> tensor<2xf32>\nreturn %0 : tensor<2xf32>");
 }
 
 TEST_F(ExecutableTest, DescribesItself) {
@@ -196,10 +197,11 @@ TEST_F(ExecutableTest, RefusesABufferThatIsDonatedAndUsedAgainInOneCall) {
 
 TEST_F(ExecutableTest, ATerabyteOfResultsIsOutOfMemory) {
   const auto c = test::client();
-  const auto e = c->compile(test::module("%a: tensor<f32>", "tensor<274877906944xf32>",
-                                         "%0 = stablehlo.broadcast_in_dim %a, dims = [] : (tensor<f32>) -> tensor<274877906944xf32>\n"
-                                         "return %0 : tensor<274877906944xf32>"),
-                            {});
+  const auto e = c->compile(
+      test::module("%a: tensor<f32>", "tensor<274877906944xf32>",
+                   "%0 = stablehlo.broadcast_in_dim %a, dims = [] : (tensor<f32>) -> tensor<274877906944xf32>\n"
+                   "return %0 : tensor<274877906944xf32>"),
+      {});
   const float x = 1;
   const Buffer a = c->from_host(&x, DType::F32, {}, 0);
   const Buffer* args[] = {&a};
@@ -212,12 +214,15 @@ TEST_F(ExecutableTest, ATerabyteOfTemporariesIsOutOfMemoryAtTheLatestWhenWaiting
   const std::string big = "tensor<274877906944xf32>";
   const auto e = c->compile(
       test::module("%a: tensor<f32>", "tensor<1xf32>",
-                   "%i = stablehlo.iota dim = 0 : " + big + "\n%0 = stablehlo.broadcast_in_dim %a, dims = [] : (tensor<f32>) -> " + big +
-                       "\n%1 = stablehlo.subtract %0, %i : " + big + "\n%2 = \"stablehlo.sort\"(%1) <{dimension = 0 : i64}> ({\n"
+                   "%i = stablehlo.iota dim = 0 : " + big +
+                       "\n%0 = stablehlo.broadcast_in_dim %a, dims = [] : (tensor<f32>) -> " + big +
+                       "\n%1 = stablehlo.subtract %0, %i : " + big +
+                       "\n%2 = \"stablehlo.sort\"(%1) <{dimension = 0 : i64}> ({\n"
                        "^bb0(%x: tensor<f32>, %y: tensor<f32>):\n"
                        "  %lt = stablehlo.compare LT, %x, %y, TOTALORDER : (tensor<f32>, tensor<f32>) -> tensor<i1>\n"
-                       "  stablehlo.return %lt : tensor<i1>\n}) : (" + big + ") -> " + big +
-                       "\n%3 = stablehlo.slice %2 [0:1] : (" + big + ") -> tensor<1xf32>\nreturn %3 : tensor<1xf32>"),
+                       "  stablehlo.return %lt : tensor<i1>\n}) : (" +
+                       big + ") -> " + big + "\n%3 = stablehlo.slice %2 [0:1] : (" + big +
+                       ") -> tensor<1xf32>\nreturn %3 : tensor<1xf32>"),
       {});
   const float x = 1;
   const Buffer a = c->from_host(&x, DType::F32, {}, 0);
@@ -232,11 +237,12 @@ TEST_F(ExecutableTest, ATerabyteOfTemporariesIsOutOfMemoryAtTheLatestWhenWaiting
 TEST_F(ExecutableTest, AFailedResultFailsWhatIsComputedFromIt) {
   const auto c = test::client();
   const std::string big = "tensor<274877906944xf32>";
-  const auto fails = c->compile(test::module("%a: tensor<2xf32>", "tensor<2xf32>, " + big,
-                                             "%0 = stablehlo.broadcast_in_dim %a, dims = [0] : (tensor<2xf32>) -> tensor<2x137438953472xf32>\n"
-                                             "%1 = stablehlo.reshape %0 : (tensor<2x137438953472xf32>) -> " + big +
-                                             "\nreturn %a, %1 : tensor<2xf32>, " + big),
-                                {});
+  const auto fails = c->compile(
+      test::module("%a: tensor<2xf32>", "tensor<2xf32>, " + big,
+                   "%0 = stablehlo.broadcast_in_dim %a, dims = [0] : (tensor<2xf32>) -> tensor<2x137438953472xf32>\n"
+                   "%1 = stablehlo.reshape %0 : (tensor<2x137438953472xf32>) -> " +
+                       big + "\nreturn %a, %1 : tensor<2xf32>, " + big),
+      {});
   const Buffer a = test::floats(*c, {1, 2});
   const Buffer* args[] = {&a};
   std::vector<Buffer> out;

@@ -51,7 +51,8 @@ TEST(PluginErrors, ATruncatedLibraryDoesNotCrash) {
   const std::string whole = bytes_of(fake("old_api"));
   ASSERT_FALSE(whole.empty());
   for (const size_t percent : {1, 10, 30, 50, 70, 80}) {
-    const std::string path = file_with("cut" + std::to_string(percent) + ".so", whole.substr(0, whole.size() * percent / 100));
+    const std::string path =
+        file_with("cut" + std::to_string(percent) + ".so", whole.substr(0, whole.size() * percent / 100));
     expect_error(ErrorKind::kRuntime, {path}, [&] { Plugin::load(path); });
   }
 }
@@ -78,13 +79,15 @@ TEST(PluginErrors, AMissingEssentialFunctionIsNamed) {
 
 TEST(PluginErrors, AFailedInitialisationSaysWhyEachTime) {
   for (int i = 0; i < 2; ++i)
-    expect_error(ErrorKind::kRuntime, {"PJRT_Plugin_Initialize", "fake_init_fails", "UNAVAILABLE", "the fake chip is asleep"},
+    expect_error(ErrorKind::kRuntime,
+                 {"PJRT_Plugin_Initialize", "fake_init_fails", "UNAVAILABLE", "the fake chip is asleep"},
                  [] { Plugin::load(fake("init_fails")); });
 }
 
 TEST(PluginErrors, AFailedClientSaysWhy) {
   Plugin& plugin = Plugin::load(fake("client_fails"));
-  expect_error(ErrorKind::kRuntime, {"PJRT_Client_Create", "fake_client_fails", "FAILED_PRECONDITION", "no fake chip found"},
+  expect_error(ErrorKind::kRuntime,
+               {"PJRT_Client_Create", "fake_client_fails", "FAILED_PRECONDITION", "no fake chip found"},
                [&] { Client::create(plugin, {}); });
 }
 

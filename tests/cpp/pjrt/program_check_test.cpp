@@ -27,9 +27,12 @@ std::string tensor(const std::string& inside) { return test::module("%a: tensor<
 
 std::string collective(const std::string& name, const std::string& attributes) {
   return test::module("%a: tensor<4xf32>", "tensor<4xf32>",
-                      "%0 = \"stablehlo." + name + "\"(%a) ({ ^bb0(%x: tensor<f32>, %y: tensor<f32>):\n"
-                      "  stablehlo.return %x : tensor<f32> }) {" + attributes + "} : (tensor<4xf32>) -> tensor<4xf32>\n"
-                      "return %0 : tensor<4xf32>");
+                      "%0 = \"stablehlo." + name +
+                          "\"(%a) ({ ^bb0(%x: tensor<f32>, %y: tensor<f32>):\n"
+                          "  stablehlo.return %x : tensor<f32> }) {" +
+                          attributes +
+                          "} : (tensor<4xf32>) -> tensor<4xf32>\n"
+                          "return %0 : tensor<4xf32>");
 }
 
 std::string groups(const std::string& list) { return "replica_groups = dense<" + list + "> : tensor<1x4xi64>"; }
@@ -86,8 +89,11 @@ TEST(ProgramCheck, NumbersThatSizeAParsersTablesAreLimited) {
   refused("result number #2147483648", test::module("", "tensor<f32>", "return %0#2147483648 : tensor<f32>"));
   accepted(test::module("", "tensor<f32>", "return %0#12 : tensor<f32>"));
   const auto convolution = [](const std::string& dim) {
-    return test::module("", "", "%0 = stablehlo.convolution(%a, %k) dim_numbers = [b, 0, " + dim + ", f]x[0, 1, i, o]->[b, 0, 1, f], "
-                        "window = {stride = [100000, 1]} : (tensor<1x8x8x3xf32>, tensor<3x3x3x4xf32>) -> tensor<1x3x3x4xf32>\nreturn");
+    return test::module("", "",
+                        "%0 = stablehlo.convolution(%a, %k) dim_numbers = [b, 0, " + dim +
+                            ", f]x[0, 1, i, o]->[b, 0, 1, f], "
+                            "window = {stride = [100000, 1]} : (tensor<1x8x8x3xf32>, tensor<3x3x3x4xf32>) -> "
+                            "tensor<1x3x3x4xf32>\nreturn");
   };
   refused("convolution dimension 2147483348", convolution("2147483348"));
   accepted(convolution("1"));
@@ -95,7 +101,8 @@ TEST(ProgramCheck, NumbersThatSizeAParsersTablesAreLimited) {
 
 TEST(ProgramCheck, StringsAndCommentsAreNotRead) {
   accepted("// tensor<?x4xf32>\n" + tensor("4xf32"));
-  accepted(test::module("%a: tensor<4xf32>", "", "%0 = stablehlo.custom_call @k(%a) {backend_config = \"tensor<?x4xf32> \\\" @TopK(\"} "
+  accepted(test::module("%a: tensor<4xf32>", "",
+                        "%0 = stablehlo.custom_call @k(%a) {backend_config = \"tensor<?x4xf32> \\\" @TopK(\"} "
                         ": (tensor<4xf32>) -> tensor<4xf32>\nreturn"));
   refused("dynamic", "// a comment with a \" quote\n" + tensor("?x4xf32"));
   accepted("\"never closed tensor<?x4xf32>");
@@ -104,7 +111,8 @@ TEST(ProgramCheck, StringsAndCommentsAreNotRead) {
 TEST(ProgramCheck, GroupsNameReplicasWithoutAChannel) {
   for (const char* name : {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "collective_broadcast"}) {
     accepted(collective(name, groups("[[0, 1, 2, 3]]")), over(4));
-    refused(std::string(name) + ": replica_groups names participant 3", collective(name, groups("[[0, 1, 2, 3]]")), over(3));
+    refused(std::string(name) + ": replica_groups names participant 3", collective(name, groups("[[0, 1, 2, 3]]")),
+            over(3));
     refused("names participant 1", collective(name, groups("[[0, 1, 2, 3]]")));
     refused("1 replicas", collective(name, groups("[[0, 1, 2, 3]]")), over(1, 4));
   }
@@ -137,11 +145,18 @@ TEST(ProgramCheck, GroupsAreReadInEverySpelling) {
   const std::string hex = "replica_groups = dense<\"0x00000000000000000500000000000000\"> : tensor<1x2xi64>";
   refused("participant 5", collective("all_reduce", hex), over(4));
   accepted(collective("all_reduce", hex), over(6));
-  refused("participant 5", "#g = dense<[[0, 5]]> : tensor<1x2xi64>\n" + collective("all_reduce", "replica_groups = #g"), over(4));
-  refused("participant 5", test::module("", "", "%0 = \"stablehlo.all_gather\"(%a) <{all_gather_dim = 0 : i64, replica_groups = "
-                                                "dense<[[0, 5]]> : tensor<1x2xi64>}> : (tensor<4xf32>) -> tensor<8xf32>"), over(4));
-  refused("participant 5", test::module("", "", "%0 = \"vhlo.all_gather_v2\"(%a) <{replica_groups = "
-                                                "dense<[[0, 5]]> : tensor<1x2xi64>}> : (tensor<4xf32>) -> tensor<8xf32>"), over(4));
+  refused("participant 5", "#g = dense<[[0, 5]]> : tensor<1x2xi64>\n" + collective("all_reduce", "replica_groups = #g"),
+          over(4));
+  refused("participant 5",
+          test::module("", "",
+                       "%0 = \"stablehlo.all_gather\"(%a) <{all_gather_dim = 0 : i64, replica_groups = "
+                       "dense<[[0, 5]]> : tensor<1x2xi64>}> : (tensor<4xf32>) -> tensor<8xf32>"),
+          over(4));
+  refused("participant 5",
+          test::module("", "",
+                       "%0 = \"vhlo.all_gather_v2\"(%a) <{replica_groups = "
+                       "dense<[[0, 5]]> : tensor<1x2xi64>}> : (tensor<4xf32>) -> tensor<8xf32>"),
+          over(4));
 }
 
 TEST(ProgramCheck, TopKMustHaveTheTypesItsKernelTakesOnTrust) {
@@ -155,11 +170,13 @@ TEST(ProgramCheck, TopKMustHaveTheTypesItsKernelTakesOnTrust) {
   refused("TopK", top_k("tensor<2x4x16xf32>", "tensor<2x4x8xf32>, tensor<2x4x8xi32>"));
   refused("TopK", top_k("tensor<f32>", "tensor<f32>, tensor<i32>"));
   refused("TopK", top_k("tensor<4x16xf32>, tensor<4x16xf32>", "tensor<4x8xf32>, tensor<4x8xi32>"));
-  const std::string generic = "%0 = \"stablehlo.custom_call\"(%a) <{call_target_name = \"TopK\"}> : (tensor<4x16xf32>) -> ";
+  const std::string generic =
+      "%0 = \"stablehlo.custom_call\"(%a) <{call_target_name = \"TopK\"}> : (tensor<4x16xf32>) -> ";
   refused("TopK", test::module("", "", generic + "tensor<4x8xf32>\nreturn"));
   accepted(test::module("", "", generic + "tuple<tensor<4x8xf32>, tensor<4x8xi32>>\nreturn"));
   refused("TopK", test::module("", "", "%0 = stablehlo.custom_call @\"TopK\"() : () -> tensor<4x8xf32>\nreturn"));
-  accepted(test::module("", "", "%0 = stablehlo.custom_call @TopKOther(%a) : (tensor<4x16xf32>) -> tensor<4x8xf32>\nreturn"));
+  accepted(test::module("", "",
+                        "%0 = stablehlo.custom_call @TopKOther(%a) : (tensor<4x16xf32>) -> tensor<4x8xf32>\nreturn"));
 }
 
 TEST(ProgramCheck, PartialReduceNeedsItsComputation) {
@@ -182,7 +199,8 @@ TEST(ProgramCheck, ShardyDoesNotReadMhloShardings) {
 
 TEST(ProgramCheck, UnfinishedTextIsLeftToThePlugin) {
   const std::string whole = collective("all_reduce", groups("[[0, 1, 2, 3]]") + kGlobal) +
-                            top_k("tensor<4x16xf32>", "tensor<4x8xf32>, tensor<4x8xi32>") + tensor("?x8xf32, #stablehlo.bounds<16, ?>");
+                            top_k("tensor<4x16xf32>", "tensor<4x8xf32>, tensor<4x8xi32>") +
+                            tensor("?x8xf32, #stablehlo.bounds<16, ?>");
   for (size_t n = 1; n < whole.size(); ++n) {
     try {
       validate_program(whole.substr(0, n), over(2, 2));

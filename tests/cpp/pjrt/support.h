@@ -1,4 +1,5 @@
-// What the tests of csrc/pjrt share: the plugin under test (path in TORCH_PJRT_TEST_PLUGIN), clients of it, small programs.
+// What the tests of csrc/pjrt share: the plugin under test (path in TORCH_PJRT_TEST_PLUGIN), clients of it, small
+// programs.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,8 +21,8 @@ inline std::shared_ptr<Client> client(int devices = 1) {
   static auto& clients = *new std::map<int, std::shared_ptr<Client>>;
   auto& slot = clients[devices];
   if (slot == nullptr)
-    slot = Client::create(Plugin::load(plugin_path()),
-                          {{"cpu_device_count", int64_t{devices}}, {"asynchronous", false}});
+    slot =
+        Client::create(Plugin::load(plugin_path()), {{"cpu_device_count", int64_t{devices}}, {"asynchronous", false}});
   return slot;
 }
 

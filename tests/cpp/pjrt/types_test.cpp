@@ -22,7 +22,8 @@ TEST(Types, SizesAreCheckedForOverflow) {
   EXPECT_EQ(byte_size("t", DType::F64, {}), 8);
   EXPECT_EQ(byte_size("t", DType::F64, empty), 0);
   EXPECT_EQ(byte_size("t", DType::U8, huge), int64_t{1} << 62);
-  expect_error(ErrorKind::kRuntime, {"[t]", "overflows", "i16[2305843009213693952,2]"}, [&] { byte_size("t", DType::I16, huge); });
+  expect_error(ErrorKind::kRuntime, {"[t]", "overflows", "i16[2305843009213693952,2]"},
+               [&] { byte_size("t", DType::I16, huge); });
 }
 
 TEST(Types, AreShownShort) {
@@ -31,7 +32,8 @@ TEST(Types, AreShownShort) {
 }
 
 TEST(NamedValues, SurviveTheTripThroughC) {
-  const Options in = {{"s", "text"}, {"i", int64_t{-5}}, {"d", 0.25}, {"b", true}, {"l", std::vector<int64_t>{1, 20, 0}}};
+  const Options in = {
+      {"s", "text"}, {"i", int64_t{-5}}, {"d", 0.25}, {"b", true}, {"l", std::vector<int64_t>{1, 20, 0}}};
   const auto c = to_named_values(in);
   const Attributes out = from_named_values(c.data(), c.size());
   ASSERT_EQ(out.size(), in.size());
