@@ -21,7 +21,8 @@ Value positive(Builder& b, const Value& x) { return greater(b, x, zero(b, x)); }
 
 Values relu(Call& c) {
   const Value x = c.tensor(0);
-  return {is_bool(x.dtype()) ? x : c.b.max(x, c.b.like(x, 0))};
+  // NaN and -0 stay what they are, as on the CPU.
+  return {is_bool(x.dtype()) ? x : c.b.select(c.b.compare(Cmp::LT, x, c.b.like(x, 0)), c.b.like(x, 0), x)};
 }
 
 // (self, threshold, value)

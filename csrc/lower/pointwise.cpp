@@ -239,10 +239,14 @@ Values extreme_number(Call& c) {
   return {b.select(is_nan(b, x), y, b.select(is_nan(b, y), x, (b.*op)(x, y)))};
 }
 
-// min(max(x, low), high): the upper bound wins.
+// min(max(x, low), high): the upper bound wins. x itself where it is within (-0 stays -0) or NaN; a NaN bound gives NaN.
 Value clamped(Call& c, Value x, size_t low, size_t high) {
-  if (c.has(low)) x = c.b.max(x, input(c, low, x.dtype(), x.dims()));
-  if (c.has(high)) x = c.b.min(x, input(c, high, x.dtype(), x.dims()));
+  const auto bounded = [&](size_t bound, Cmp within) {
+    const Value limit = input(c, bound, x.dtype(), x.dims());
+    x = c.b.select(c.b.or_(c.b.compare(within, x, limit), c.b.compare(Cmp::NE, x, x)), x, limit);
+  };
+  if (c.has(low)) bounded(low, Cmp::GE);
+  if (c.has(high)) bounded(high, Cmp::LE);
   return x;
 }
 
