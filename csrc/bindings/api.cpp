@@ -18,6 +18,7 @@ void register_all(const BackendConfig& c) {
   config.missing = c.missing;
   config.create_options = c.create_options;
   config.compile_overrides = c.compile_overrides;
+  config.override_operations = c.override_operations;
   config.caps = c.caps;
   runtime::configure(std::move(config));
   runtime::register_device();

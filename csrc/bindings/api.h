@@ -16,6 +16,7 @@ namespace tpj::bindings {
 struct BackendConfig {
   std::string device_name, spec_name, path, missing;
   pjrt::Options create_options, compile_overrides;
+  std::vector<std::string> override_operations;
   pjrt::CapOverrides caps;
 };
 void register_all(const BackendConfig& config);

@@ -14,7 +14,7 @@ namespace {
 
 // ---- registration
 
-// register(config: dict): name, spec, path, create_options, compile_overrides, caps, missing
+// register(config: dict): name, spec, path, create_options, compile_overrides, override_operations, caps, missing
 PyObject* register_backend(PyObject*, PyObject* config) {
   return guarded([&] {
     BackendConfig c;
@@ -24,6 +24,7 @@ PyObject* register_backend(PyObject*, PyObject* config) {
     c.missing = get_text(config, "missing");
     c.create_options = get_options(config, "create_options");
     c.compile_overrides = get_options(config, "compile_overrides");
+    for (const auto& [name, unused] : get_options(config, "override_operations")) c.override_operations.push_back(name);
     for (const auto& [name, value] : get_options(config, "caps")) c.caps[name] = std::get<std::string>(value);
     register_all(c);
     return none();

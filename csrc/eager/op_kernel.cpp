@@ -339,6 +339,18 @@ void raise_as_cpu(const c10::OperatorHandle& op, const torch::jit::Stack& stack,
 
 }  // namespace
 
+namespace {
+
+pjrt::Options overrides_for(std::string_view text) {
+  const runtime::PluginConfig& c = runtime::config();
+  const bool needed = std::any_of(
+      c.override_operations.begin(), c.override_operations.end(),
+      [&](const std::string& op) { return text.find("\"stablehlo." + op + "\"") != std::string_view::npos; });
+  return needed || c.override_operations.empty() ? c.compile_overrides : pjrt::Options();
+}
+
+}  // namespace
+
 std::unique_ptr<exec::Program> OpKernel::compile(const c10::OperatorHandle& op, const exec::Inputs& inputs,
                                                  const torch::jit::Stack& stack) {
   check_overlap(form_, stack, n_args_);
@@ -347,14 +359,13 @@ std::unique_ptr<exec::Program> OpKernel::compile(const c10::OperatorHandle& op, 
   torch::jit::Stack returns = arguments;
   lowering.call(op, form_, returns, true);
   const torch::jit::Stack originals(stack.end() - static_cast<std::ptrdiff_t>(n_args_), stack.end());
-  return lowering.finish(returns, arguments, originals,
-                         [&](std::string_view text, std::vector<pjrt::TensorType> params) {
-                           compile::CompileRecord record;
-                           record.what = name_;
-                           record.reason = miss_reason(this, inputs, op, stack);
-                           return compile::compile(runtime::client(), runtime::config().compile_overrides, text,
-                                                   std::move(params), std::move(record));
-                         });
+  return lowering.finish(
+      returns, arguments, originals, [&](std::string_view text, std::vector<pjrt::TensorType> params) {
+        compile::CompileRecord record;
+        record.what = name_;
+        record.reason = miss_reason(this, inputs, op, stack);
+        return compile::compile(runtime::client(), overrides_for(text), text, std::move(params), std::move(record));
+      });
 }
 
 const exec::Program& OpKernel::program(const c10::OperatorHandle& op, exec::Inputs& inputs, torch::jit::Stack& stack) {

@@ -28,10 +28,11 @@ struct Last {
 thread_local bool t_recording = false;  // for bench_last_program: remembers each program and donates nothing
 thread_local Last t_last;
 
-// Fills what was never written, as the program expects it.
-void define(BufferRef& buffer, const BufferType* type, int device) {
-  if (!buffer) [[unlikely]]
-    buffer = runtime::uninitialized(type, device);
+// The cell's buffer under its lock; what was never written is filled as the program expects it.
+const BufferRef& defined(Cell& cell, const BufferType* type) {
+  if (!cell.locked()) [[unlikely]]
+    cell.store_locked(runtime::uninitialized(type, cell.device()));
+  return cell.locked();
 }
 
 const c10::IValue& at_path(const c10::IValue* args, const ArgPath& path, c10::IValue& item) {
@@ -117,8 +118,7 @@ void load_inputs(const Program& program, const Inputs& inputs, const c10::IValue
           held[i] = cell.load();
           if (!held[i]) [[unlikely]] {
             const auto lock = cell.lock();
-            define(cell.locked(), p.type, device);
-            held[i] = cell.locked();
+            held[i] = defined(cell, p.type);
           }
         }
         break;
@@ -165,15 +165,14 @@ void run_writing(const Program& program, Inputs& inputs, int device, Held& held,
   for (size_t i = 0; i < program.params.size(); ++i) {
     const Param& p = program.params[i];
     if (p.kind != Param::Kind::kCell || !p.cell_is_written) continue;
-    BufferRef& buffer = inputs.cells[static_cast<size_t>(p.cell)]->locked();
-    define(buffer, p.type, device);
+    const BufferRef& buffer = defined(*inputs.cells[static_cast<size_t>(p.cell)], p.type);
     held[i] = buffer;
     // The cell's reference and ours: nobody else.
     if (p.written_by >= 0 && (buffer.use_count() != 2 || t_recording)) keep.push_back(static_cast<int64_t>(i));
   }
   if (program.executable) enqueue(program, held, keep, device, outputs);
   for (const Write& w : program.writes)
-    inputs.cells[static_cast<size_t>(w.cell)]->locked() = outputs[static_cast<size_t>(w.output)];
+    inputs.cells[static_cast<size_t>(w.cell)]->store_locked(outputs[static_cast<size_t>(w.output)]);
 }
 
 }  // namespace

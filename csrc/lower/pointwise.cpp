@@ -239,7 +239,8 @@ Values extreme_number(Call& c) {
   return {b.select(is_nan(b, x), y, b.select(is_nan(b, y), x, (b.*op)(x, y)))};
 }
 
-// min(max(x, low), high): the upper bound wins. x itself where it is within (-0 stays -0) or NaN; a NaN bound gives NaN.
+// min(max(x, low), high): the upper bound wins. x itself where it is within (-0 stays -0) or NaN; a NaN bound gives
+// NaN.
 Value clamped(Call& c, Value x, size_t low, size_t high) {
   const auto bounded = [&](size_t bound, Cmp within) {
     const Value limit = input(c, bound, x.dtype(), x.dims());

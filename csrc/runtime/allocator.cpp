@@ -53,18 +53,18 @@ class DeviceCellAllocator final : public c10::DeviceAllocator {
       auto& stat = to[static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE)];
       stat.current = current, stat.peak = peak, stat.allocated = allocated, stat.freed = freed;
     };
+    const int64_t current = s.current;
     for (auto* bytes : {&stats.allocated_bytes, &stats.active_bytes, &stats.requested_bytes})
-      fill(*bytes, s.current, s.peak, s.total_allocated, s.total_freed);
+      fill(*bytes, current, s.peak, s.total_allocated, s.total_allocated - current);
     fill(stats.reserved_bytes, buffers.current, buffers.peak, buffers.total_allocated, buffers.total_freed);
-    for (auto* count : {&stats.allocation, &stats.active})
-      fill(*count, s.count, s.count, s.total_count, s.total_count - s.count);
-    fill(stats.segment, buffers.count, buffers.count, buffers.count, 0);
+    for (auto* count : {&stats.allocation, &stats.active, &stats.segment})
+      fill(*count, buffers.count, buffers.count, buffers.count, 0);
     stats.num_ooms = Ledger::get().out_of_memory;
     return stats;
   }
   void resetAccumulatedStats(c10::DeviceIndex device) override {
     StorageAccount& s = StorageAccount::get(device);
-    s.total_allocated = s.total_freed = s.total_count = 0;
+    s.total_allocated = s.current.load();
     Ledger::get().reset_totals(device);
   }
   void resetPeakStats(c10::DeviceIndex device) override {

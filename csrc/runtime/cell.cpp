@@ -10,7 +10,8 @@ void delete_cell(void* cell) { delete static_cast<Cell*>(cell); }
 void account(int device, int64_t bytes) {
   StorageAccount& a = StorageAccount::get(device);
   const int64_t now = a.current.fetch_add(bytes, std::memory_order_relaxed) + bytes;
-  (bytes >= 0 ? a.total_allocated : a.total_freed).fetch_add(bytes >= 0 ? bytes : -bytes, std::memory_order_relaxed);
+  if (bytes <= 0) return;
+  a.total_allocated.fetch_add(bytes, std::memory_order_relaxed);
   int64_t peak = a.peak.load(std::memory_order_relaxed);
   while (now > peak && !a.peak.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
   }
@@ -23,16 +24,14 @@ StorageAccount& StorageAccount::get(int device) {
   return accounts[static_cast<size_t>(device)];
 }
 
-Cell::Cell(int device, size_t nbytes) : nbytes_(nbytes), device_(device) {
+Cell::Cell(int device, size_t nbytes, BufferRef buffer)
+    : buffer_(std::move(buffer)), type_(buffer_ ? buffer_->type() : nullptr), nbytes_(nbytes), device_(device) {
   account(device, static_cast<int64_t>(nbytes));
-  StorageAccount::get(device).count.fetch_add(1, std::memory_order_relaxed);
-  StorageAccount::get(device).total_count.fetch_add(1, std::memory_order_relaxed);
 }
 
 Cell::~Cell() {
   mark_ = 0;
   account(device_, -static_cast<int64_t>(nbytes_));
-  StorageAccount::get(device_).count.fetch_sub(1, std::memory_order_relaxed);
 }
 
 void Cell::set_nbytes(size_t nbytes) {
@@ -51,8 +50,7 @@ Cell* Cell::of(const c10::StorageImpl& storage) {
 }
 
 c10::DataPtr Cell::make(int device, size_t nbytes, BufferRef buffer) {
-  auto* cell = new Cell(device, nbytes);
-  if (buffer) cell->store(std::move(buffer));
+  auto* cell = new Cell(device, nbytes, std::move(buffer));
   return {cell, cell, &delete_cell, c10::Device(c10::kPrivateUse1, static_cast<c10::DeviceIndex>(device))};
 }
 

@@ -13,7 +13,7 @@ namespace tpj::runtime {
 
 class Cell {
  public:
-  Cell(int device, size_t nbytes);
+  Cell(int device, size_t nbytes, BufferRef buffer);
   ~Cell();
   Cell(const Cell&) = delete;
   Cell& operator=(const Cell&) = delete;
@@ -30,20 +30,22 @@ class Cell {
   void store(BufferRef buffer) {
     {
       const std::lock_guard lock(mutex_);
+      type_.store(buffer ? buffer->type() : nullptr, std::memory_order_release);
       buffer_.swap(buffer);
     }  // the old one is released outside the lock
   }
-  // The buffer's type without holding it; null when nothing was written.
-  const BufferType* type() const {
-    const std::lock_guard lock(mutex_);
-    return buffer_ ? buffer_->type() : nullptr;
-  }
+  // The buffer's type without holding it; null when nothing was written. Takes no lock.
+  const BufferType* type() const { return type_.load(std::memory_order_acquire); }
 
   // ---- read, compute, write as one step: hold the lock from locked() to the new value, so that writes of other
   // threads to the same storage are not lost and nobody reads a buffer that is being donated. Lock several cells in the
   // order of their addresses, and load those that are only read before.
   std::unique_lock<std::mutex> lock() const { return std::unique_lock(mutex_); }
-  BufferRef& locked() { return buffer_; }
+  const BufferRef& locked() const { return buffer_; }
+  void store_locked(BufferRef buffer) {
+    type_.store(buffer->type(), std::memory_order_release);
+    buffer_ = std::move(buffer);
+  }
 
   // The cell of a storage on our device. Throws for a storage that another library made.
   static Cell* of(const c10::StorageImpl& storage);
@@ -59,6 +61,7 @@ class Cell {
   uint64_t mark_ = kMark;
   mutable std::mutex mutex_;
   BufferRef buffer_;
+  std::atomic<const BufferType*> type_{nullptr};  // of buffer_
   size_t nbytes_;
   int device_;
 };
@@ -66,7 +69,7 @@ class Cell {
 // Bytes of all storages, per device: what torch.accelerator.memory_allocated() reports (the ledger has what buffers
 // really take).
 struct StorageAccount {
-  std::atomic<int64_t> current{0}, peak{0}, total_allocated{0}, total_freed{0}, count{0}, total_count{0};
+  std::atomic<int64_t> current{0}, peak{0}, total_allocated{0};
   static StorageAccount& get(int device);
 };
 

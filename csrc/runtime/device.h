@@ -18,7 +18,8 @@ struct PluginConfig {
   std::string spec_name;    // which spec: "cpu"
   std::string path;         // of the shared library
   pjrt::Options create_options;
-  pjrt::Options compile_overrides;  // CompileOptions::env_overrides of every program
+  pjrt::Options compile_overrides;               // CompileOptions::env_overrides of the programs that use one of
+  std::vector<std::string> override_operations;  // these StableHLO operations; empty: of all programs
   pjrt::CapOverrides caps;
   std::string missing;  // why there is no usable plugin; empty when there is one
 };

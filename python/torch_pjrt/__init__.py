@@ -55,6 +55,7 @@ def _autoload() -> None:
         "missing": "" if spec.library else f"device '{name}': {spec.missing}",
         "create_options": dict(spec.create_options),
         "compile_overrides": dict(spec.compile_overrides),
+        "override_operations": dict.fromkeys(spec.override_operations, True),
         "caps": dict(spec.capabilities),
     }
     try:

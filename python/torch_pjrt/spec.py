@@ -26,7 +26,8 @@ class PluginSpec:
         missing: what to install or set when ``library`` is ``None``, in one sentence.
         priority: the available spec with the greatest priority wins; the CPU plugin has 0.
         create_options: options of ``PJRT_Client_Create``.
-        compile_overrides: compiler flags of every program, by name.
+        compile_overrides: compiler flags by name, for the programs with one of ``override_operations``.
+        override_operations: StableHLO operations (``"maximum"``) that need the overrides; empty: all programs.
         capabilities: overrides of detected capabilities (see ``python -m torch_pjrt``).
         environment: variables set before the library is loaded, unless they are set already.
 
@@ -42,6 +43,7 @@ class PluginSpec:
     priority: int = 10
     create_options: Mapping[str, Option] = field(default_factory=dict)
     compile_overrides: Mapping[str, Option] = field(default_factory=dict)
+    override_operations: tuple[str, ...] = ()
     capabilities: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
 
