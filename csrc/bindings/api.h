@@ -50,6 +50,9 @@ ClientInfo client_info();
 void change_forbidden(int delta);
 double bench_last(int n);
 
+// tracer.cpp: decompositions are traced by torch_pjrt._decompose.
+void install_tracer();
+
 // user_line.cpp: compile records name the user's line.
 void install_user_line();
 

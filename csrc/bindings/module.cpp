@@ -27,6 +27,7 @@ PyObject* register_backend(PyObject*, PyObject* config) {
     for (const auto& [name, unused] : get_options(config, "override_operations")) c.override_operations.push_back(name);
     for (const auto& [name, value] : get_options(config, "caps")) c.caps[name] = std::get<std::string>(value);
     register_all(c);
+    install_tracer();
     return none();
   });
 }

@@ -52,6 +52,7 @@ void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const std::string name = c10::toString(op.operator_name());
   const std::string& device = runtime::config().device_name;
   check_devices(*stack, stack->size() - op.schema().arguments().size());
+  if (run_decomposed(op, *stack)) return;
   TORCH_CHECK_NOT_IMPLEMENTED(flags().FALLBACK != "error", name, " has no program on device '", device,
                               "', and TORCH_PJRT_FALLBACK=error forbids to run it on the CPU");
   if (count(name) && flags().FALLBACK == "warn")

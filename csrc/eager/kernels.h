@@ -13,6 +13,14 @@ namespace tpj::eager {
 void register_rows(torch::Library& lib);
 std::unique_ptr<OpKernel> make_kernel(const lower::Row& row, const c10::OperatorHandle& op);
 
+// The form of an overload that has a row; nullptr otherwise.
+const exec::Form* find_form(const std::string& overload);
+// For keys of operators without a row: every number is part of the key, since a decomposition may look at it.
+exec::Form form_without_row(const c10::FunctionSchema& schema);
+
+// decomposed.cpp: PyTorch's decomposition, traced once for each key. False when there is none: nothing was done.
+bool run_decomposed(const c10::OperatorHandle& op, torch::jit::Stack& stack);
+
 // storage_ops.cpp: factories, views, resizes: metadata only.
 void register_storage_ops(torch::Library& lib);
 

@@ -339,8 +339,6 @@ void raise_as_cpu(const c10::OperatorHandle& op, const torch::jit::Stack& stack,
 
 }  // namespace
 
-namespace {
-
 pjrt::Options overrides_for(std::string_view text) {
   const runtime::PluginConfig& c = runtime::config();
   const bool needed = std::any_of(
@@ -348,8 +346,6 @@ pjrt::Options overrides_for(std::string_view text) {
       [&](const std::string& op) { return text.find("\"stablehlo." + op + "\"") != std::string_view::npos; });
   return needed || c.override_operations.empty() ? c.compile_overrides : pjrt::Options();
 }
-
-}  // namespace
 
 std::unique_ptr<exec::Program> OpKernel::compile(const c10::OperatorHandle& op, const exec::Inputs& inputs,
                                                  const torch::jit::Stack& stack) {

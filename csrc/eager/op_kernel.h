@@ -40,6 +40,9 @@ torch::jit::Stack meta_arguments(exec::Lowering& lowering, const exec::Form& for
 std::string miss_reason(const void* op, const exec::Inputs& inputs, const c10::OperatorHandle& handle,
                         const torch::jit::Stack& stack);
 
+// The plugin's compiler overrides, if the program needs them.
+pjrt::Options overrides_for(std::string_view text);
+
 // All programs of the process.
 compile::Cache<exec::Program>& programs();
 

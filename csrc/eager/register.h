@@ -3,8 +3,11 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "exec/graph.h"
 
 namespace tpj::eager {
 
@@ -12,6 +15,11 @@ void register_operators();
 
 // Overloads that run through a row, with the row's name: for the reference page and tests.
 std::vector<std::pair<std::string, std::string>> registered_rows();
+
+// ---- decompositions: called with an operator and its arguments, returns its graph of rows if PyTorch has one. Set by
+// the bindings.
+using Tracer = std::function<std::optional<exec::Graph>(const std::string& overload, const exec::PlainList& arguments)>;
+void set_tracer(Tracer tracer);
 
 // ---- CPU fallback: counted per operator since the start or the last reset.
 std::map<std::string, int64_t> fallbacks();

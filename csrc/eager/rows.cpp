@@ -17,6 +17,11 @@ std::map<std::string, std::string>& registered() {
   return m;
 }
 
+std::map<std::string, exec::Form>& forms() {
+  static auto& m = *new std::map<std::string, exec::Form>;
+  return m;
+}
+
 bool is_written(const c10::Argument& a) { return a.alias_info() && a.alias_info()->isWrite(); }
 
 bool takes_number(const c10::TypePtr& type) {
@@ -86,10 +91,11 @@ void register_rows(torch::Library& lib) {
       if (const auto op = dispatcher.findSchema(name)) overloads[name.name].push_back(*op);
 
   const auto add = [&](const lower::Row& row, const OperatorHandle& op) {
-    if (row.name == "arange.start_out") return;  // storage_ops.cpp: its size depends on its numbers
     const std::string name = c10::toString(op.operator_name());
+    forms()[name] = make_form(row, op.schema());
     TORCH_CHECK(registered().emplace(name, row.name).second, "two rows serve ", name, ": ", registered()[name], " and ",
                 row.name);
+    if (row.name == "arange.start_out") return;  // storage_ops.cpp: its size depends on its numbers
     lib.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunctor(make_kernel(row, op)));
   };
   for (const lower::Row& row : lower::rows()) {
@@ -111,6 +117,18 @@ void register_rows(torch::Library& lib) {
       if (is_out_form(schema, other.schema()) && !lower::find_row(c10::toString(other.operator_name()).substr(6)))
         add(row, other);
   }
+}
+
+const exec::Form* find_form(const std::string& overload) {
+  const auto it = forms().find(overload);
+  return it == forms().end() ? nullptr : &it->second;
+}
+
+exec::Form form_without_row(const FunctionSchema& schema) {
+  static const lower::Row& none = *new lower::Row{};
+  exec::Form form = make_form(none, schema);
+  form.is_static.assign(form.is_static.size(), true);
+  return form;
 }
 
 std::vector<std::pair<std::string, std::string>> registered_rows() {

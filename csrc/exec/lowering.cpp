@@ -148,6 +148,7 @@ Value Lowering::read(const at::Tensor& meta) {
   if (meta.numel() == 0) return b_.constant(view.type(), 0);
   if (const auto it = scalar_tensors_.find(meta.storage().unsafeGetStorageImpl()); it != scalar_tensors_.end())
     return b_.reshape(number_parameter(it->second.first, view.dtype), view.sizes);
+  if (meta.is_cpu()) return b_.reshape(constant_number(b_, meta.item(), view.dtype), view.sizes);  // of a traced graph
   SymbolicCell& cell = cell_of(meta);
   if (const Value number = block_number(meta)) return read_block(b_, base_value(cell), view, number);
   return read_view(b_, base_value(cell), view);
@@ -324,6 +325,14 @@ void Lowering::call(const c10::OperatorHandle& op, const Form& form, torch::jit:
   // 4. Their values.
   for (size_t i = 0; i < values.size(); ++i)
     if (values[i] && results[i].defined()) write(results[i], values[i]);
+}
+
+bool Lowering::knows(const c10::IValue& value) const {
+  std::vector<at::Tensor> tensors;
+  flatten(value, tensors);
+  return std::all_of(tensors.begin(), tensors.end(), [&](const at::Tensor& t) {
+    return !t.defined() || by_storage_.contains(t.storage().unsafeGetStorageImpl());
+  });
 }
 
 int Lowering::output_of(int cell) {

@@ -46,6 +46,11 @@ class Lowering {
   // `numbers_are_inputs`: unknown numbers become parameters named by their path; else they are constants.
   void call(const c10::OperatorHandle& op, const Form& form, torch::jit::Stack& stack, bool numbers_are_inputs);
 
+  // Writes the value of one meta tensor to another, with its cast.
+  void copy(const at::Tensor& to, const at::Tensor& from) { write(to, read(from)); }
+  // True for tensors (also in lists) whose storages have a value here: views of what is known.
+  bool knows(const c10::IValue& value) const;
+
   // After the last call: `returns` are the meta values to return, `arguments` the meta arguments of the outermost call
   // (to recognise what is returned as it came and what was resized).
   std::unique_ptr<Program> finish(

@@ -1,0 +1,250 @@
+"""PyTorch's own decompositions as graphs of operators that have rows, in plain data for the core.
+
+The core calls ``trace`` once for each key of an operator without a row; from then on the compiled program is used and
+Python is not touched. Everything that crosses the border is None, bool, int, float, complex, str, tuples of these, and
+``("tensor", dtype, sizes, strides)`` on the way in, ``("ref", value, item)`` on the way out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+__all__ = ["trace"]
+
+# c10::ScalarType by number, which is part of PyTorch's serialization format.
+_DTYPES: dict[int, torch.dtype] = {
+    0: torch.uint8,
+    1: torch.int8,
+    2: torch.int16,
+    3: torch.int32,
+    4: torch.int64,
+    5: torch.float16,
+    6: torch.float32,
+    7: torch.float64,
+    9: torch.complex64,
+    10: torch.complex128,
+    11: torch.bool,
+    15: torch.bfloat16,
+}
+_NUMBERS = {dtype: number for number, dtype in _DTYPES.items()}
+_FORMATS = {torch.contiguous_format: 0, torch.preserve_format: 1, torch.channels_last: 2, torch.channels_last_3d: 3}
+
+
+class Untraceable(Exception):
+    """This call has no decomposition into rows."""
+
+
+def _filled(like: Callable[..., Tensor], value: Callable[..., Any]) -> Callable[..., Tensor]:
+    """A factory as an empty tensor and a fill, which is a row."""
+
+    def factory(*args: Any, **kwargs: Any) -> Tensor:
+        shape = like(*args, **kwargs)  # on meta: sizes and dtype, nothing else
+        empty = torch.ops.aten.empty.memory_format(shape.shape, dtype=shape.dtype, device="meta")
+        return torch.ops.aten.fill.Scalar(empty, value(*args))
+
+    return factory
+
+
+def _iota(length: int, *, start: int, step: int, dtype: torch.dtype, **_: Any) -> Tensor:
+    empty = torch.ops.aten.empty.memory_format([length], dtype=dtype, device="meta")
+    return torch.ops.aten.arange.start_out(start, start + length * step, step, out=empty)
+
+
+def _split_dim(a: Tensor, dim: int, outer_length: int) -> Tensor:
+    sizes = list(a.shape)
+    sizes[dim : dim + 1] = [outer_length, sizes[dim] // outer_length]
+    return torch.ops.aten.view.default(a, sizes)
+
+
+def _broadcast_in_dim(a: Tensor, shape: list[int], dims: list[int]) -> Tensor:
+    sizes = [1] * len(shape)
+    for i, d in enumerate(dims):
+        sizes[d] = a.shape[i]
+    return torch.ops.aten.expand.default(torch.ops.aten.view.default(a, sizes), shape)
+
+
+def _where(pred: Tensor, a: Tensor | float, b: Tensor | float) -> Tensor:
+    def tensor(x: Tensor | float, other: Tensor | float) -> Tensor:
+        if isinstance(x, Tensor):
+            return x
+        dtype = other.dtype if isinstance(other, Tensor) else torch.get_default_dtype()
+        return torch.ops.aten.fill.Scalar(torch.ops.aten.empty.memory_format([], dtype=dtype, device="meta"), x)
+
+    return torch.ops.aten.where.self(pred, tensor(a, b), tensor(b, a))
+
+
+def _prims() -> dict[Any, Callable[..., Any]]:
+    """PyTorch's reference implementations end in prims: those that are an aten operator, or a view of one."""
+    aten, prims = torch.ops.aten, torch.ops.prims
+    same = "abs acos asin atan atan2 ceil cos cosh digamma erf erfc exp expm1 floor lgamma log log1p log2 log10 maximum"
+    same += " minimum neg reciprocal round rsqrt sign signbit sin sinh sqrt tan tanh trunc bitwise_not isfinite"
+    tensors = "add sub mul div eq ne lt le gt ge fmod remainder bitwise_and bitwise_or bitwise_xor"
+    table: dict[Any, Callable[..., Any]] = {
+        prims.broadcast_in_dim.default: _broadcast_in_dim,
+        prims.convert_element_type.default: lambda a, dtype: aten._to_copy.default(a, dtype=dtype),
+        prims.iota.default: _iota,
+        prims.split_dim.default: _split_dim,
+        prims.transpose.default: aten.permute.default,
+        prims.view_of.default: aten.alias.default,
+        prims.where.default: _where,
+        prims.cat.default: aten.cat.default,
+    }
+    for name in same.split():
+        if hasattr(prims, name):
+            table[getattr(prims, name).default] = getattr(aten, name).default
+    for name in tensors.split():
+        if hasattr(prims, name):
+            table[getattr(prims, name).default] = getattr(aten, name).Tensor
+    return table
+
+
+@cache
+def _table() -> dict[Any, Callable[..., Any]]:
+    """Decompositions of everything that has no row."""
+    from torch._decomp import decomposition_table
+
+    from torch_pjrt import _C
+
+    keep = set(_C.rows()) | {"aten::_to_copy", "aten::clone", "aten::empty.memory_format", "aten::empty_strided"}
+    table: dict[Any, Callable[..., Any]] = {
+        op: fn
+        for op, fn in decomposition_table.items()
+        if isinstance(op, torch._ops.OpOverload) and _name(op) not in keep and not _is_view(op)
+    }
+    table |= _prims()
+    aten = torch.ops.aten
+    for op, value in (
+        (aten.zeros.default, lambda *a: 0),
+        (aten.ones.default, lambda *a: 1),
+        (aten.full.default, lambda *a: a[1]),
+        (aten.zeros_like.default, lambda *a: 0),
+        (aten.ones_like.default, lambda *a: 1),
+        (aten.full_like.default, lambda *a: a[1]),
+        (aten.new_zeros.default, lambda *a: 0),
+        (aten.new_ones.default, lambda *a: 1),
+        (aten.new_full.default, lambda *a: a[2]),
+        (aten.scalar_tensor.default, lambda *a: a[0]),
+    ):
+        table[op] = _filled(op, value)
+    return table
+
+
+def _is_view(op: torch._ops.OpOverload) -> bool:
+    return any(r.alias_info is not None and not r.alias_info.is_write for r in op._schema.returns)
+
+
+def _name(op: torch._ops.OpOverload) -> str:
+    """The name in C++: aten::add.Tensor, aten::relu."""
+    name, overload = op._schema.name, op._schema.overload_name
+    return f"{name}.{overload}" if overload else name
+
+
+def _find(name: str) -> torch._ops.OpOverload:
+    base, _, overload = name.removeprefix("aten::").partition(".")
+    return getattr(getattr(torch.ops.aten, base), overload or "default")
+
+
+def _functional(op: torch._ops.OpOverload) -> tuple[torch._ops.OpOverload, int]:
+    """The operator that computes what ``op`` writes, and how many of its arguments that one takes."""
+    arguments = op._schema.arguments
+    written = [i for i, a in enumerate(arguments) if a.alias_info is not None and a.alias_info.is_write]
+    if not written:
+        return op, len(arguments)
+    kept = [a for a in arguments if not (a.kwarg_only and a.alias_info is not None and a.alias_info.is_write)]
+    packet = getattr(torch.ops.aten, op._schema.name.removeprefix("aten::").removesuffix("_"))
+    for overload in packet.overloads():
+        other = getattr(packet, overload)
+        same = [(a.name, str(a.type)) for a in other._schema.arguments] == [(a.name, str(a.type)) for a in kept]
+        if same and not any(a.alias_info is not None and a.alias_info.is_write for a in other._schema.arguments):
+            return other, len(kept)
+    raise Untraceable(op)
+
+
+def _argument(value: Any, kind: str, tensors: list[Tensor]) -> Any:
+    """One argument with meta tensors, in the order in which they come."""
+    if isinstance(value, tuple):
+        if value and value[0] == "tensor":
+            tensors.append(torch.empty_strided(value[2], value[3], dtype=_DTYPES[value[1]], device="meta"))
+            return tensors[-1]
+        return [_argument(item, kind, tensors) for item in value]
+    if value is not None and "ScalarType" in kind:
+        return _DTYPES[value]
+    return value
+
+
+def _plain(value: Any, ids: dict[torch.fx.Node, tuple[int, int]]) -> Any:
+    """An argument of a node as plain data."""
+    if isinstance(value, torch.fx.Node):
+        return ("ref", *ids[value])
+    if isinstance(value, list | tuple):
+        return tuple(_plain(item, ids) for item in value)
+    if isinstance(value, torch.dtype):
+        return _NUMBERS[value]
+    if isinstance(value, torch.memory_format):
+        return _FORMATS[value]
+    if isinstance(value, torch.device | torch.layout):
+        return None
+    if value is None or isinstance(value, bool | int | float | complex | str):
+        return value
+    raise Untraceable(value)
+
+
+def trace(name: str, arguments: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]] | None:
+    """The call as ``(nodes, outputs)``, or None when PyTorch has no decomposition of it into rows.
+
+    Tensors of the arguments are the values 0, 1, ...; node k makes value ``number of tensors + k``. A node is
+    ``(operator, arguments in the order of its schema)``.
+    """
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    try:
+        op, count = _functional(_find(name))
+        if op not in _table():
+            return None
+        tensors: list[Tensor] = []
+        kinds = [str(a.type) for a in op._schema.arguments]
+        call = [_argument(v, k, tensors) for v, k in zip(arguments[:count], kinds, strict=True)]
+        keywords = {a.name: v for a, v in zip(op._schema.arguments, call, strict=True) if a.kwarg_only}
+        call = [v for a, v in zip(op._schema.arguments, call, strict=True) if not a.kwarg_only]
+
+        def run(flat: list[Tensor]) -> Any:
+            left = iter(flat)
+            return op(*torch.utils._pytree.tree_map_only(Tensor, lambda _: next(left), call), **keywords)
+
+        with torch.no_grad():
+            graph = make_fx(run, decomposition_table=_table())(tensors).graph
+        return _nodes(graph, len(tensors))
+    except Exception:  # whatever a decomposition trips over: the call then runs on the CPU, counted
+        return None
+
+
+def _nodes(graph: torch.fx.Graph, inputs: int) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    ids: dict[torch.fx.Node, tuple[int, int]] = {}
+    nodes: list[tuple[Any, ...]] = []
+    outputs: tuple[Any, ...] = ()
+    for node in graph.nodes:
+        if node.op == "placeholder":
+            ids[node] = (len(ids), -1)
+        elif node.op == "output":
+            result = node.args[0]
+            outputs = _plain(result if isinstance(result, list | tuple) else (result,), ids)
+        elif node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload):
+            values = []
+            given = iter(node.args)
+            for argument in node.target._schema.arguments:
+                value = node.kwargs.get(argument.name, argument.default_value) if argument.kwarg_only else None
+                if not argument.kwarg_only:
+                    value = next(given, node.kwargs.get(argument.name, argument.default_value))
+                values.append(_plain(value, ids))
+            ids[node] = (inputs + len(nodes), -1)
+            nodes.append((_name(node.target), tuple(values)))
+        elif node.op == "call_function" and node.target.__name__ == "getitem":
+            ids[node] = (ids[node.args[0]][0], node.args[1])
+        else:
+            raise Untraceable(node)
+    return tuple(nodes), outputs
