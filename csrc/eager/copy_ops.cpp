@@ -109,8 +109,8 @@ void host_to_device(const at::Tensor& src, const at::Tensor& dst) {
   cell_of(dst).store(runtime::upload(host.const_data_ptr(), type, dst.device().index()));
 }
 
-// A CPU tensor with the device tensor's geometry over its bytes: over the buffer itself where the plugin's memory is
-// the host's, else over a copy of it. Valid while it lives; never write to it.
+}  // namespace
+
 at::Tensor host_view(const at::Tensor& src) {
   const Cell& cell = cell_of(src);
   const BufferRef buffer = cell.load();
@@ -139,6 +139,8 @@ at::Tensor host_view(const at::Tensor& src) {
   auto* data = static_cast<char*>(bytes.mutable_data_ptr()) + static_cast<size_t>(src.storage_offset()) * item;
   return at::from_blob(data, src.sizes(), src.strides(), [bytes](void*) {}, options);
 }
+
+namespace {
 
 at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool) {
   // PyTorch's own text for sizes that do not broadcast.

@@ -27,6 +27,10 @@ void register_storage_ops(torch::Library& lib);
 // copy_ops.cpp: copies in every direction, reading a scalar, equality.
 void register_copy_ops(torch::Library& lib);
 
+// A CPU tensor with the device tensor's geometry over its bytes: the buffer itself where the plugin's memory is the
+// host's, else a copy. Waits. Never write to it.
+at::Tensor host_view(const at::Tensor& src);
+
 // fallback.cpp: the boxed kernel for everything else.
 void register_fallback();
 

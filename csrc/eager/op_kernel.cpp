@@ -12,6 +12,7 @@
 
 #include "base/flags.h"
 #include "compile/compiler.h"
+#include "eager/bounds.h"
 #include "exec/run.h"
 #include "runtime/device.h"
 #include "runtime/errors.h"
@@ -324,6 +325,26 @@ c10::IValue host_argument(const c10::IValue& v) {
   return v;
 }
 
+// Positions may be out of range: the same call on the CPU, with the real values, raises if they are.
+void raise_as_cpu_with_values(const c10::OperatorHandle& op, const torch::jit::Stack& stack, size_t n_args) {
+  torch::jit::Stack args;
+  for (size_t i = stack.size() - n_args; i < stack.size(); ++i) {
+    const c10::IValue& v = stack[i];
+    if (v.isTensor() && v.toTensor().defined()) {
+      args.push_back(v.toTensor().cpu().clone());
+    } else if (v.isOptionalTensorList()) {
+      c10::List<std::optional<at::Tensor>> list;
+      for (const auto& t : v.toOptionalTensorVector())
+        list.push_back(t && t->defined() ? std::optional<at::Tensor>(t->cpu()) : t);
+      args.push_back(list);
+    } else {
+      args.push_back(v);
+    }
+  }
+  const at::AutoDispatchBelowADInplaceOrView below;
+  op.callBoxed(args);
+}
+
 // A call failed before it ran. The CPU's kernel words the mistake best: if the same call fails there, that error is
 // raised.
 void raise_as_cpu(const c10::OperatorHandle& op, const torch::jit::Stack& stack, size_t n_args) {
@@ -406,6 +427,9 @@ void OpKernel::expand_masks(torch::jit::Stack& stack) const {
 void OpKernel::call(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
   if (!host_args_.empty()) [[unlikely]]
     expand_masks(stack);
+  if (form_.row->options.positions != lower::Positions::kNone &&
+      suspicious_positions(form_.row->options.positions, stack.data() + (stack.size() - n_args_))) [[unlikely]]
+    raise_as_cpu_with_values(op, stack, n_args_);
   InputsScope scope;
   try {
     const exec::Program& p = program(op, *scope, stack);

@@ -15,6 +15,17 @@ namespace tpj::lower {
 // the order of Options::mutates). A default-constructed Value leaves that argument as it was.
 using LowerFn = Values (*)(Call&);
 
+// Where an operator takes positions from, and what they count. A program cannot raise, so eager/bounds looks at them
+// before the call where that costs no wait.
+enum class Positions {
+  kNone,
+  kAlongDim,  // (self, dim, index, ...): places along dim of self
+  kClasses,   // (self, target, weight, reduction, ignore_index, ...): channels of self
+  kFlat,      // (self, index, ...): places in self, flattened; negative ones count from the end
+  kIndices,   // (self, indices[], ...): places in the dimensions of self; negative ones count from the end
+  kRows,      // (weight, indices, ...): rows of weight
+};
+
 struct Row {
   struct Options {
     // Arguments (by schema name) whose numbers are part of the key. All other numbers are inputs of the program.
@@ -27,6 +38,7 @@ struct Row {
     std::string_view meta = {};
     // May write to a tensor that overlaps itself (PyTorch allows it for fills and index_put).
     bool may_overlap = false;
+    Positions positions = Positions::kNone;
     // Not registered with PyTorch: the runtime itself calls it (copies).
     bool internal = false;
   };

@@ -191,7 +191,6 @@ print(x.grad.tolist())
     assert debug.stderr == ""
 
 
-@pytest.mark.xfail(strict=True, reason="index bounds are not checked yet, so this call does not fail")
 def test_debug_mode_reports_a_late_error_at_its_line(run_python: Run) -> None:
     code = """
 table = torch.ones(4, 2, device=D)
