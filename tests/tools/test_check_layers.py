@@ -58,6 +58,7 @@ def test_the_command_fails_on_a_forbidden_include(tree: Path) -> None:
 )
 @pytest.mark.parametrize("suffix", [".h", ".cpp"])
 def test_a_forbidden_include_is_found(folders: Path, folder: str, line: str, problem: str, suffix: str) -> None:
+    (folders / "csrc" / folder).mkdir(exist_ok=True)  # the table also has folders that do not exist yet
     (folders / "csrc" / folder / f"spoiled{suffix}").write_text(f"#include <string>\n{line}\n")
     (violation,) = check_layers.find_violations(folders)
     assert violation.startswith(f"csrc/{folder}/spoiled{suffix}:2: {line.strip()}: {problem}")
