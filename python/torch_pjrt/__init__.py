@@ -11,7 +11,6 @@ Example:
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import os
 import sys
@@ -66,7 +65,6 @@ def _autoload() -> None:
             f"TORCH_PJRT_DEVICE_NAME or plugin '{spec.name}' names the device '{name}': {error}"
         ) from None
     device._name = name
-    atexit.register(device._quiesce)
     torch.utils.rename_privateuse1_backend(name)
     torch._register_device_module(name, device)
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)

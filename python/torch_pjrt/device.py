@@ -105,21 +105,6 @@ def get_device_name(device: Any = None) -> str:
     return _C.describe()["devices"][_index(device)]
 
 
-def _quiesce() -> None:
-    """At interpreter exit: waits until autograd's worker threads have let go of Python.
-
-    A worker that still holds an exception of a failed backward drops it whenever it gets to run. If the interpreter
-    is gone by then, the process aborts instead of ending with its own code. A backward that computes nothing passes
-    through each worker's queue, behind all that came before.
-    """
-    if not _C.is_initialized() or _C.is_in_bad_fork():
-        return
-    with contextlib.suppress(Exception), torch.enable_grad():
-        for index in range(device_count()):
-            x = torch.empty(1, device=torch.device(_name, index), requires_grad=True)
-            x.view(1).backward(torch.empty(1, device=x.device))
-
-
 # ---- streams and events
 
 
