@@ -281,6 +281,16 @@ def test_an_operator_without_a_kernel_says_its_name(device: torch.device, pjrt: 
         "torch.empty(1 << 50, device=D)",
         "raise KeyError('user')",
         "x = torch.ones(3, device=D, requires_grad=True); (x * 2).backward()",
+        pytest.param(
+            "class F(torch.autograd.Function):\n"
+            "    forward = staticmethod(lambda ctx, x: x * 1)\n"
+            "    def backward(ctx, g): raise ValueError('mine')\n"
+            "F.apply(torch.ones(1, device=D, requires_grad=True)).backward()",
+            id="in a backward function",
+            marks=pytest.mark.xfail(
+                strict=False, reason="autograd's worker may drop the exception after the interpreter ended, and aborts"
+            ),
+        ),
     ],
 )
 def test_an_error_that_nobody_catches_is_a_traceback_and_not_a_crash(
