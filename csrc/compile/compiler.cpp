@@ -44,6 +44,7 @@ std::unique_ptr<pjrt::Executable> compile(const pjrt::Client& client, const pjrt
   TPJ_CHECK(compile_forbidden == 0, "[", record.what, "] would compile inside torch_pjrt.no_compile(): ", record.reason,
             record.where.empty() ? "" : ", at ", record.where);
   pjrt::CompileOptions options;
+  options.portable = client.device_count() > 1;  // bound to the only device, an execution costs 0.2 us less
   options.env_overrides = overrides;
   const auto start = std::chrono::steady_clock::now();
   const auto finish = [&](bool ok) {

@@ -110,7 +110,7 @@ bool run_decomposed(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
   InputsScope scope;
   exec::Inputs& inputs = *scope;
   inputs.key.word(id);
-  add_arguments(inputs, op, form, stack, {});
+  add_arguments(inputs, form, stack, {});
   const uint64_t hash = inputs.key.hash();
   const exec::Program* program = programs().find(inputs.key.words(), hash);
   if (program == nullptr) {

@@ -13,7 +13,6 @@
 #include "base/flags.h"
 #include "compile/compiler.h"
 #include "eager/bounds.h"
-#include "exec/run.h"
 #include "runtime/device.h"
 #include "runtime/errors.h"
 
@@ -175,27 +174,39 @@ compile::Cache<exec::Program>& programs() {
 
 namespace {
 
-// Inputs that no call on this thread uses now.
-std::vector<std::unique_ptr<exec::Inputs>>& spare_inputs() {
-  thread_local std::vector<std::unique_ptr<exec::Inputs>> spare;
-  return spare;
+// Inputs that no call on this thread uses now: a list through `next`.
+constinit thread_local exec::Inputs* t_spare = nullptr;
+
+struct ThreadEnd {
+  ~ThreadEnd() {
+    while (exec::Inputs* inputs = t_spare) t_spare = inputs->next, delete inputs;
+  }
+};
+
+exec::Inputs* new_inputs() {
+  thread_local ThreadEnd end;
+  (void)&end;
+  return new exec::Inputs;
 }
 
 }  // namespace
 
-InputsScope::InputsScope() {
-  auto& spare = spare_inputs();
-  if (spare.empty()) spare.push_back(std::make_unique<exec::Inputs>());
-  inputs_ = spare.back().release();
-  spare.pop_back();
+InputsScope::InputsScope() : inputs_(t_spare) {
+  if (inputs_ == nullptr) [[unlikely]]
+    inputs_ = new_inputs();
+  else
+    t_spare = inputs_->next;
   inputs_->clear();
 }
 
-InputsScope::~InputsScope() { spare_inputs().emplace_back(inputs_); }
+InputsScope::~InputsScope() {
+  inputs_->next = t_spare;
+  t_spare = inputs_;
+}
 
-void add_arguments(exec::Inputs& inputs, const c10::OperatorHandle& op, const exec::Form& form,
-                   torch::jit::Stack& stack, const std::vector<int>& host_args) {
-  const size_t n = op.schema().arguments().size(), first = stack.size() - n;
+void add_arguments(exec::Inputs& inputs, const exec::Form& form, torch::jit::Stack& stack,
+                   const std::vector<int>& host_args) {
+  const size_t n = form.is_number.size(), first = stack.size() - n;
   KeyMaker maker(inputs, form, host_args);
   for (size_t i = 0; i < n; ++i) maker.add(stack[first + i], i);
 }
@@ -387,7 +398,7 @@ std::unique_ptr<exec::Program> OpKernel::compile(const c10::OperatorHandle& op, 
 
 const exec::Program& OpKernel::program(const c10::OperatorHandle& op, exec::Inputs& inputs, torch::jit::Stack& stack) {
   inputs.key.word(this);
-  add_arguments(inputs, op, form_, stack, host_args_);
+  add_arguments(inputs, form_, stack, host_args_);
   const uint64_t hash = inputs.key.hash();
   if (const exec::Program* p = programs().find(inputs.key.words(), hash)) [[likely]] {
     compile::Stats::get().hits.fetch_add(1, std::memory_order_relaxed);
@@ -425,15 +436,23 @@ void OpKernel::expand_masks(torch::jit::Stack& stack) const {
 }
 
 void OpKernel::call(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+  InputsScope inputs;
+  exec::Results results;
+  run(op, *inputs, stack, &results);
+  torch::jit::drop(stack, n_args_);
+  for (c10::IValue& v : results) stack.push_back(std::move(v));
+}
+
+void OpKernel::run(const c10::OperatorHandle& op, exec::Inputs& inputs, torch::jit::Stack& stack,
+                   exec::Results* results) {
   if (!host_args_.empty()) [[unlikely]]
     expand_masks(stack);
   if (form_.row->options.positions != lower::Positions::kNone &&
       suspicious_positions(form_.row->options.positions, stack.data() + (stack.size() - n_args_))) [[unlikely]]
     raise_as_cpu_with_values(op, stack, n_args_);
-  InputsScope scope;
   try {
-    const exec::Program& p = program(op, *scope, stack);
-    exec::run(p, *scope, stack, n_args_);
+    const exec::Program& p = program(op, inputs, stack);
+    exec::run(p, inputs, stack.data() + (stack.size() - n_args_), n_args_, results);
   } catch (const Error& e) {
     runtime::rethrow(e);
   }

@@ -7,6 +7,7 @@
 #include "compile/cache.h"
 #include "exec/inputs.h"
 #include "exec/lowering.h"
+#include "exec/run.h"
 
 namespace tpj::eager {
 
@@ -15,8 +16,14 @@ class OpKernel final : public c10::OperatorKernel {
   OpKernel(const c10::OperatorHandle& op, exec::Form form, std::vector<int> host_args);
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) { call(op, *stack); }
   void call(const c10::OperatorHandle& op, torch::jit::Stack& stack);
+  // The same without references to the arguments (tensors and scalars, first the one that is written if Return is a
+  // reference): a reference to a tensor whose only other one is Python's enters the interpreter twice.
+  template <typename Return, typename... Args>
+  Return call_unboxed(const c10::OperatorHandle& op, Args&... args);
 
  private:
+  // The arguments are on top of the stack and stay there.
+  void run(const c10::OperatorHandle& op, exec::Inputs& inputs, torch::jit::Stack& stack, exec::Results* results);
   const exec::Program& program(const c10::OperatorHandle& op, exec::Inputs& inputs, torch::jit::Stack& stack);
   std::unique_ptr<exec::Program> compile(const c10::OperatorHandle& op, const exec::Inputs& inputs,
                                          const torch::jit::Stack& stack);
@@ -31,8 +38,8 @@ class OpKernel final : public c10::OperatorKernel {
 // ---- keys, for every kernel that caches programs
 // Appends the arguments to inputs.key and its cells. CPU tensors other than 0-d ones are an error, or uploaded where
 // `host_args` says.
-void add_arguments(exec::Inputs& inputs, const c10::OperatorHandle& op, const exec::Form& form,
-                   torch::jit::Stack& stack, const std::vector<int>& host_args);
+void add_arguments(exec::Inputs& inputs, const exec::Form& form, torch::jit::Stack& stack,
+                   const std::vector<int>& host_args);
 // The arguments with meta tensors in place of device tensors, for Lowering.
 torch::jit::Stack meta_arguments(exec::Lowering& lowering, const exec::Form& form, const exec::Inputs& inputs,
                                  const torch::jit::Stack& stack);
@@ -52,9 +59,41 @@ class InputsScope {
   InputsScope();
   ~InputsScope();
   exec::Inputs& operator*() { return *inputs_; }
+  exec::Inputs* operator->() { return inputs_; }
 
  private:
   exec::Inputs* inputs_;
 };
+
+// A stack of arguments that somebody else keeps alive.
+class BorrowedArguments {
+ public:
+  explicit BorrowedArguments(torch::jit::Stack& stack) : stack_(stack) {}
+  ~BorrowedArguments() {
+    for (c10::IValue& v : stack_)
+      if (v.isTensor()) (void)std::move(v).toTensor().unsafeReleaseTensorImpl();
+    stack_.clear();
+  }
+  void push(const at::Tensor& t) { stack_.emplace_back(c10::MaybeOwnedTraits<at::Tensor>::createBorrow(t)); }
+  void push(const c10::Scalar& s) { stack_.emplace_back(s); }
+
+ private:
+  torch::jit::Stack& stack_;
+};
+
+template <typename Return, typename... Args>
+Return OpKernel::call_unboxed(const c10::OperatorHandle& op, Args&... args) {
+  InputsScope inputs;
+  BorrowedArguments borrowed(inputs->borrowed);
+  (borrowed.push(args), ...);
+  if constexpr (std::is_reference_v<Return>) {
+    run(op, *inputs, inputs->borrowed, nullptr);
+    return std::get<0>(std::tie(args...));
+  } else {
+    exec::Results results;
+    run(op, *inputs, inputs->borrowed, &results);
+    return std::move(results[0]).toTensor();
+  }
+}
 
 }  // namespace tpj::eager

@@ -82,6 +82,53 @@ std::unique_ptr<OpKernel> make_kernel(const lower::Row& row, const OperatorHandl
   return std::make_unique<OpKernel>(op, make_form(row, op.schema()), host_args(op.schema()));
 }
 
+namespace {
+
+template <typename Return, typename... Args>
+torch::CppFunction unboxed(std::shared_ptr<OpKernel> kernel, const OperatorHandle& op) {
+  return torch::CppFunction(
+      [kernel, op](Args... args) -> Return { return kernel->call_unboxed<Return>(op, args...); });
+}
+
+// The commonest signatures have unboxed kernels, for speed; all others are boxed.
+torch::CppFunction make_function(const lower::Row& row, const OperatorHandle& op) {
+  using In = const at::Tensor&;
+  using Number = const c10::Scalar&;
+  using Make = torch::CppFunction (*)(std::shared_ptr<OpKernel>, const OperatorHandle&);
+  static const std::map<std::string, Make>& makers = *new std::map<std::string, Make>{
+      {"T:T", unboxed<at::Tensor, In>},
+      {"TT:T", unboxed<at::Tensor, In, In>},
+      {"TTT:T", unboxed<at::Tensor, In, In, In>},
+      {"TN:T", unboxed<at::Tensor, In, Number>},
+      {"TNN:T", unboxed<at::Tensor, In, Number, Number>},
+      {"TTN:T", unboxed<at::Tensor, In, In, Number>},
+      {"TTNN:T", unboxed<at::Tensor, In, In, Number, Number>},
+      {"TTTN:T", unboxed<at::Tensor, In, In, In, Number>},
+      {"TTTNN:T", unboxed<at::Tensor, In, In, In, Number, Number>},
+      {"W:W", unboxed<at::Tensor&, at::Tensor&>},
+      {"WT:W", unboxed<at::Tensor&, at::Tensor&, In>},
+      {"WTT:W", unboxed<at::Tensor&, at::Tensor&, In, In>},
+      {"WN:W", unboxed<at::Tensor&, at::Tensor&, Number>},
+      {"WTN:W", unboxed<at::Tensor&, at::Tensor&, In, Number>},
+      {"WTTN:W", unboxed<at::Tensor&, at::Tensor&, In, In, Number>},
+  };
+  std::string signature;
+  const auto letter = [](const c10::Argument& a) {
+    if (a.type()->kind() == c10::TypeKind::TensorType) return is_written(a) ? 'W' : 'T';
+    return a.type()->kind() == c10::TypeKind::NumberType ? 'N' : '?';
+  };
+  for (const c10::Argument& a : op.schema().arguments()) signature += letter(a);
+  signature += ':';
+  for (const c10::Argument& a : op.schema().returns()) signature += letter(a);
+  const auto found = makers.find(signature);
+  // Arguments that are uploaded are replaced on the stack: it must own them.
+  if (found == makers.end() || !host_args(op.schema()).empty())
+    return torch::CppFunction::makeFromBoxedFunctor(make_kernel(row, op));
+  return found->second(make_kernel(row, op), op);
+}
+
+}  // namespace
+
 void register_rows(torch::Library& lib) {
   auto& dispatcher = c10::Dispatcher::singleton();
   // Overloads by operator, for the search of out= forms.
@@ -96,7 +143,7 @@ void register_rows(torch::Library& lib) {
     TORCH_CHECK(registered().emplace(name, row.name).second, "two rows serve ", name, ": ", registered()[name], " and ",
                 row.name);
     if (row.name == "arange.start_out") return;  // storage_ops.cpp: its size depends on its numbers
-    lib.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunctor(make_kernel(row, op)));
+    lib.impl(name.c_str(), make_function(row, op));
   };
   for (const lower::Row& row : lower::rows()) {
     if (row.options.internal) continue;

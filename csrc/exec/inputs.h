@@ -1,7 +1,7 @@
 // The inputs of one call as the key and the run see them: distinct cells, in order of appearance.
 #pragma once
 
-#include <ATen/core/ivalue.h>
+#include <ATen/core/stack.h>
 
 #include <vector>
 
@@ -17,6 +17,9 @@ struct Inputs {
   std::vector<runtime::Cell*> cells;
   std::vector<const BufferType*> types;  // of each cell when it was first seen; null: never written
   int device = -1;                       // of all cells; -1 while there is none
+  torch::jit::Stack borrowed;            // arguments of a call without a stack of its own
+
+  Inputs* next = nullptr;                // of this thread's spare ones
 
   void clear() {
     key.clear();

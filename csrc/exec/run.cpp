@@ -177,8 +177,7 @@ void run_writing(const Program& program, Inputs& inputs, int device, Held& held,
 
 }  // namespace
 
-void run(const Program& program, Inputs& inputs, torch::jit::Stack& stack, size_t n_args) {
-  const c10::IValue* args = stack.data() + (stack.size() - n_args);
+void run(const Program& program, Inputs& inputs, const c10::IValue* args, size_t n_args, Results* results) {
   const int device = inputs.device < 0 ? runtime::current_device() : inputs.device;
   Held held(program.params.size()), outputs(program.outputs.size());
   load_inputs(program, inputs, args, n_args, device, held);
@@ -191,16 +190,15 @@ void run(const Program& program, Inputs& inputs, torch::jit::Stack& stack, size_
     for (const BufferRef& b : outputs) b->await();
   for (const Resize& r : program.resizes) apply_resize(r, args);
 
-  if (program.results.size() == 1) [[likely]] {
-    c10::IValue result = make_result(program.results[0], args, device, outputs.data());
-    torch::jit::drop(stack, n_args);
-    stack.push_back(std::move(result));
-  } else {
-    c10::SmallVector<c10::IValue, 4> results;
-    for (const Result& r : program.results) results.push_back(make_result(r, args, device, outputs.data()));
-    torch::jit::drop(stack, n_args);
-    for (c10::IValue& v : results) stack.push_back(std::move(v));
-  }
+  if (results == nullptr) return;
+  for (const Result& r : program.results) results->push_back(make_result(r, args, device, outputs.data()));
+}
+
+void run(const Program& program, Inputs& inputs, torch::jit::Stack& stack, size_t n_args) {
+  Results results;
+  run(program, inputs, stack.data() + (stack.size() - n_args), n_args, &results);
+  torch::jit::drop(stack, n_args);
+  for (c10::IValue& v : results) stack.push_back(std::move(v));
 }
 
 double bench_last_program(int n) {
