@@ -89,4 +89,16 @@ double bench_last(int n) {
   return runtime::translate([&] { return exec::bench_last_program(n); });
 }
 
+void start_meter() {
+  thread_local exec::Meter meter;
+  meter = {};
+  exec::t_meter = &meter;
+}
+
+MeterReading stop_meter() {
+  MeterReading r;
+  if (const exec::Meter* m = std::exchange(exec::t_meter, nullptr)) r = {m->calls, m->kernel, m->plugin};
+  return r;
+}
+
 }  // namespace tpj::bindings

@@ -49,6 +49,11 @@ ClientInfo client_info();
 
 void change_forbidden(int delta);
 double bench_last(int n);
+struct MeterReading {
+  int64_t calls = 0, kernel_ns = 0, plugin_ns = 0;
+};
+void start_meter();
+MeterReading stop_meter();
 
 // tracer.cpp: decompositions are traced by torch_pjrt._decompose.
 void install_tracer();

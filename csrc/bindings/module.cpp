@@ -152,13 +152,26 @@ PyObject* forbid_compile(PyObject*, PyObject* delta) {
   });
 }
 
-// bench_last_program(n) -> median microseconds of the bare plugin execute
+// bench_last_program(n) -> mean microseconds of the bare plugin execute
 PyObject* bench_last_program(PyObject*, PyObject* n) {
   return guarded([&] { return PyFloat_FromDouble(bench_last(static_cast<int>(PyLong_AsLong(n)))); });
 }
 
+// bench_meter(True) starts; bench_meter(False) -> (calls, ns in our kernels, of which in the plugin)
+PyObject* bench_meter(PyObject*, PyObject* on) {
+  return guarded([&]() -> PyObject* {
+    if (PyObject_IsTrue(on)) {
+      start_meter();
+      return none();
+    }
+    const MeterReading r = stop_meter();
+    return Py_BuildValue("(LLL)", r.calls, r.kernel_ns, r.plugin_ns);
+  });
+}
+
 PyMethodDef kMethods[] = {
-    {"bench_last_program", bench_last_program, METH_O, "Median microseconds of the newest program's bare execute."},
+    {"bench_meter", bench_meter, METH_O, "Where this thread's calls spend their time."},
+    {"bench_last_program", bench_last_program, METH_O, "Mean microseconds of the newest program's bare execute."},
     {"compile_log", log, METH_NOARGS, "Every compile: operator, reason, where, seconds."},
     {"describe", describe, METH_NOARGS, "The plugin at work."},
     {"device_count", device_count, METH_NOARGS, "Devices of this process; 0 without a usable plugin."},

@@ -197,9 +197,13 @@ InputsScope::InputsScope() : inputs_(t_spare) {
   else
     t_spare = inputs_->next;
   inputs_->clear();
+  if (exec::t_meter) [[unlikely]]
+    exec::t_meter->calls += 1, exec::t_meter->kernel -= exec::Meter::now();
 }
 
 InputsScope::~InputsScope() {
+  if (exec::t_meter) [[unlikely]]
+    exec::t_meter->kernel += exec::Meter::now();
   inputs_->next = t_spare;
   t_spare = inputs_;
 }

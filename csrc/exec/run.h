@@ -3,6 +3,8 @@
 
 #include <ATen/core/stack.h>
 
+#include <chrono>
+
 #include "exec/inputs.h"
 #include "exec/program.h"
 
@@ -17,7 +19,17 @@ void run(const Program& program, Inputs& inputs, const c10::IValue* args, size_t
 void run(const Program& program, Inputs& inputs, torch::jit::Stack& stack, size_t n_args);
 
 // For benchmarks. 0 starts to record this thread's programs; n > 0 stops, and executes the newest one with its own
-// inputs on the bare plugin, n times: the median in microseconds.
+// inputs on the bare plugin, n times: the mean in microseconds.
 double bench_last_program(int n);
+
+// For benchmarks: nanoseconds that this thread's calls spend in our kernels, and there in the plugin's execute.
+struct Meter {
+  int64_t calls = 0, kernel = 0, plugin = 0;
+  static int64_t now() {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+  }
+};
+extern constinit thread_local Meter* t_meter;  // null: not measured
 
 }  // namespace tpj::exec
