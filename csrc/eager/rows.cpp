@@ -86,8 +86,7 @@ namespace {
 
 template <typename Return, typename... Args>
 torch::CppFunction unboxed(std::shared_ptr<OpKernel> kernel, const OperatorHandle& op) {
-  return torch::CppFunction(
-      [kernel, op](Args... args) -> Return { return kernel->call_unboxed<Return>(op, args...); });
+  return torch::CppFunction([kernel, op](Args... args) -> Return { return kernel->call_unboxed<Return>(op, args...); });
 }
 
 // The commonest signatures have unboxed kernels, for speed; all others are boxed.

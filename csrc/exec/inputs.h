@@ -19,7 +19,7 @@ struct Inputs {
   int device = -1;                       // of all cells; -1 while there is none
   torch::jit::Stack borrowed;            // arguments of a call without a stack of its own
 
-  Inputs* next = nullptr;                // of this thread's spare ones
+  Inputs* next = nullptr;  // of this thread's spare ones
 
   void clear() {
     key.clear();
