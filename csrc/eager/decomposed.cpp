@@ -60,7 +60,7 @@ std::unique_ptr<exec::Program> compile(const c10::OperatorHandle& op, const exec
   const std::optional<exec::Graph> graph = state().tracer(name, described);
   if (!graph) return nullptr;
 
-  exec::Lowering lowering(name);
+  exec::Lowering lowering(name, inputs.device < 0 ? runtime::current_device() : inputs.device);
   const torch::jit::Stack arguments = meta_arguments(lowering, form, inputs, originals);
   std::vector<at::Tensor> tensors;
   // The traced operator is the functional one: it does not take what out= gives.

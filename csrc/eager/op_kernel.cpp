@@ -386,7 +386,7 @@ pjrt::Options overrides_for(std::string_view text) {
 std::unique_ptr<exec::Program> OpKernel::compile(const c10::OperatorHandle& op, const exec::Inputs& inputs,
                                                  const torch::jit::Stack& stack) {
   check_overlap(form_, stack, n_args_);
-  exec::Lowering lowering(name_);
+  exec::Lowering lowering(name_, inputs.device < 0 ? runtime::current_device() : inputs.device);
   const torch::jit::Stack arguments = meta_arguments(lowering, form_, inputs, stack);
   torch::jit::Stack returns = arguments;
   lowering.call(op, form_, returns, true);
@@ -411,6 +411,8 @@ const exec::Program& OpKernel::program(const c10::OperatorHandle& op, exec::Inpu
   std::unique_ptr<exec::Program> made;
   try {
     made = compile(op, inputs, stack);
+  } catch (const c10::OutOfMemoryError&) {
+    throw;
   } catch (const std::exception&) {
     raise_as_cpu(op, stack, n_args_);
     throw;

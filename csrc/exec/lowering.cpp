@@ -9,6 +9,7 @@
 
 #include "exec/inputs.h"
 #include "lower/common.h"
+#include "runtime/allocator.h"
 #include "runtime/scalar_type.h"
 
 namespace tpj::exec {
@@ -411,7 +412,10 @@ std::unique_ptr<Program> Lowering::finish(
   for (size_t i = 0; i < cells_.size(); ++i)
     if (cells_[i].is_input && cells_[i].written)
       program->writes.push_back({static_cast<int>(i), output_of(static_cast<int>(i))});
-  for (const Value& v : outputs_) program->outputs.push_back(BufferType::intern(v.dtype(), v.dims()));
+  for (const Value& v : outputs_) {
+    program->outputs.push_back(BufferType::intern(v.dtype(), v.dims()));
+    runtime::check_size(device_, program->outputs.back()->nbytes);
+  }
   if (outputs_.empty()) return program;
 
   // Parameters that are read, and which output may take their memory.

@@ -33,7 +33,7 @@ bool is_known(const Form& form, size_t arg, const c10::IValue& value);
 
 class Lowering {
  public:
-  explicit Lowering(std::string name) : name_(std::move(name)) {}
+  Lowering(std::string name, int device) : name_(std::move(name)), device_(device) {}
 
   // ---- inputs, in the order of the call's distinct cells. `type` is null for a cell that was never written.
   int add_cell(const BufferType* type, size_t nbytes, c10::ScalarType fallback_dtype);
@@ -85,6 +85,7 @@ class Lowering {
   int output_of(int cell);
 
   std::string name_;
+  int device_;  // whose memory the results must fit
   std::string text_;
   hlo::Builder b_;
   std::vector<SymbolicCell> cells_;
