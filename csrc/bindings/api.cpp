@@ -38,6 +38,7 @@ std::vector<std::pair<std::string, int64_t>> integer_stats() {
   return {
       {"compiles", compile::Stats::get().compiles},
       {"hits", compile::Stats::get().hits},
+      {"decomposed", compile::Stats::get().decomposed},
       {"programs", static_cast<int64_t>(eager::programs().size())},
       {"fallbacks", fallback_calls},
       {"live_bytes", all.current},
@@ -51,6 +52,7 @@ double compile_seconds() { return 1e-9 * static_cast<double>(compile::Stats::get
 void reset_stats() {
   compile::Stats::get().compiles = 0;
   compile::Stats::get().hits = 0;
+  compile::Stats::get().decomposed = 0;
   compile::Stats::get().compile_nanoseconds = 0;
   compile::clear_compile_log();
   eager::reset_fallbacks();

@@ -23,7 +23,7 @@ struct CompileRecord {
 };
 
 struct Stats {
-  std::atomic<int64_t> compiles{0}, hits{0};
+  std::atomic<int64_t> compiles{0}, hits{0}, decomposed{0};
   std::atomic<int64_t> compile_nanoseconds{0};
   static Stats& get();
 };

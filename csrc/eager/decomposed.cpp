@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <mutex>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "compile/compiler.h"
@@ -17,7 +18,8 @@ namespace {
 struct State {
   Tracer tracer;
   std::mutex mutex;
-  std::unordered_set<const void*> hopeless;  // operators without a usable decomposition, by schema address
+  std::unordered_map<const void*, std::unique_ptr<const exec::Form>> forms;  // by schema address
+  std::unordered_set<uint64_t> hopeless;                                     // hashes of keys that do not decompose
 };
 
 State& state() {
@@ -97,39 +99,54 @@ std::unique_ptr<exec::Program> compile(const c10::OperatorHandle& op, const exec
 
 }  // namespace
 
+namespace {
+
+// Null without a tracer.
+const exec::Form* form_of(const c10::FunctionSchema& schema) {
+  const std::lock_guard lock(state().mutex);
+  if (!state().tracer) return nullptr;
+  auto& form = state().forms[&schema];
+  if (!form) form = std::make_unique<const exec::Form>(form_without_row(schema));
+  return form.get();
+}
+
+}  // namespace
+
 void set_tracer(Tracer tracer) { state().tracer = std::move(tracer); }
 
 bool run_decomposed(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
   const void* id = &op.schema();
   const size_t n_args = op.schema().arguments().size();
-  {
-    const std::lock_guard lock(state().mutex);
-    if (!state().tracer || state().hopeless.contains(id)) return false;
-  }
-  const exec::Form form = form_without_row(op.schema());
+  const exec::Form* form = form_of(op.schema());
+  if (form == nullptr) return false;
   InputsScope scope;
   exec::Inputs& inputs = *scope;
   inputs.key.word(id);
-  add_arguments(inputs, form, stack, {});
+  add_arguments(inputs, *form, stack, {});
   const uint64_t hash = inputs.key.hash();
   const exec::Program* program = programs().find(inputs.key.words(), hash);
   if (program == nullptr) {
+    {
+      const std::lock_guard lock(state().mutex);
+      if (state().hopeless.contains(hash)) return false;
+    }
     const torch::jit::Stack originals(stack.end() - static_cast<std::ptrdiff_t>(n_args), stack.end());
     std::unique_ptr<exec::Program> made;
     try {
-      made = compile(op, form, inputs, originals);
+      made = compile(op, *form, inputs, originals);
     } catch (const std::exception&) {
       // A decomposition that does not fit (no row for a step, an error in PyTorch's code): the CPU's kernel decides.
     }
     if (!made) {
       const std::lock_guard lock(state().mutex);
-      state().hopeless.insert(id);
+      state().hopeless.insert(hash);
       return false;
     }
     program = programs().insert(inputs.key.words(), hash, std::move(made));
   } else {
     compile::Stats::get().hits.fetch_add(1, std::memory_order_relaxed);
   }
+  compile::Stats::get().decomposed.fetch_add(1, std::memory_order_relaxed);
   exec::run(*program, inputs, stack, n_args);
   return true;
 }

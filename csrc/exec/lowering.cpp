@@ -304,7 +304,13 @@ void Lowering::call(const c10::OperatorHandle& op, const Form& form, torch::jit:
   std::vector<at::Tensor> results;
   for (size_t i = 0; i < schema.returns().size(); ++i)
     if (schema.returns()[i].alias_info() == nullptr) flatten(stack[i], results);
-  for (int m : form.mutated) flatten(arguments[static_cast<size_t>(m)], results);
+  for (int m : form.mutated) {
+    const c10::IValue& written = arguments[static_cast<size_t>(m)];
+    if (written.isNone())
+      results.emplace_back();  // keeps the place of an optional argument that is not there
+    else
+      flatten(written, results);
+  }
   std::vector<Type> types;
   for (const at::Tensor& t : results)
     types.push_back(t.defined() ? Type{to_dtype(t.scalar_type()), t.sizes().vec()} : Type{DType::Bool, {0}});

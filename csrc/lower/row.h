@@ -56,12 +56,14 @@ const Row* find_row(std::string_view name);
 // The families; each lives in the source file of its name, alphabetical inside.
 std::vector<Row> activation_rows();
 std::vector<Row> conv_pool_rows();
+std::vector<Row> fft_rows();
 std::vector<Row> foreach_optim_rows();
 std::vector<Row> index_rows();
 std::vector<Row> loss_rows();
 std::vector<Row> matmul_rows();
 std::vector<Row> norm_loss_rows();
 std::vector<Row> pointwise_rows();
+std::vector<Row> polynomial_rows();
 std::vector<Row> random_rows();
 std::vector<Row> reduce_rows();
 std::vector<Row> sort_scan_rows();

@@ -11,9 +11,11 @@ Example:
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -68,6 +70,20 @@ def _autoload() -> None:
     torch.utils.rename_privateuse1_backend(name)
     torch._register_device_module(name, device)
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
+    atexit.register(_let_autograd_finish)
+
+
+def _let_autograd_finish() -> None:
+    """Gives the interpreter's lock to autograd's worker threads for a moment at exit.
+
+    After the last backward of a program a worker may still drop references to Python objects. If it asks
+    for the lock when the interpreter is already gone, Python ends the thread and C++ aborts the process
+    ("terminate called without an active exception").
+    """
+    from torch_pjrt import _C
+
+    if _C.is_initialized():
+        time.sleep(0.01)
 
 
 def device_name() -> str:
@@ -81,9 +97,9 @@ def stats() -> dict[str, Any]:
     """Counters since the start or the last ``reset_stats()``.
 
     Returns:
-        ``compiles``, ``hits`` (calls served by a cached program), ``compile_seconds``, ``programs`` (in
-        the cache), ``fallbacks`` (calls that ran on the CPU), ``live_bytes``, ``peak_bytes`` and
-        ``live_buffers`` (over all devices).
+        ``compiles``, ``hits`` (calls served by a cached program), ``decomposed`` (calls that ran PyTorch's
+        decomposition), ``compile_seconds``, ``programs`` (in the cache), ``fallbacks`` (calls that ran on the
+        CPU), ``live_bytes``, ``peak_bytes`` and ``live_buffers`` (over all devices).
     """
     from torch_pjrt import _C
 

@@ -1,0 +1,1 @@
+"""The operator scoreboard: PyTorch's own operator database against the device."""
