@@ -2,6 +2,7 @@
 #
 #   make demo     train a small network on the PJRT device      make lint     formatters, linters, layer checks
 #   make test     all tests: test-cpp, then test-py             make format   rewrite sources in the agreed format
+#   make test-full  every sample of the operator board (hours)  make board    write down what the board finds
 #   make build    compile into python/torch_pjrt                make clean    remove what was built
 #   make bench    benchmarks                                    make wheel    build dist/*.whl
 #
@@ -21,7 +22,9 @@ CXX_FILES = $(shell find csrc tests/cpp benchmarks -name '*.h' -o -name '*.cpp')
 # The first plugin is the default one; the C++ tests run on both.
 PLUGIN_PACKAGES := lammps_jax_pjrt_cpu fastatomstruct_xla_cpu
 
-.PHONY: demo test test-cpp test-py bench build configure setup lint format wheel lock clean
+BOARD_PARTS := "not_forward" "forward_and_(float_or_complex)" "forward_and_not_(float_or_complex)"
+
+.PHONY: demo test test-cpp test-py test-full board bench build configure setup lint format wheel lock clean
 .DELETE_ON_ERROR:
 
 demo: build
@@ -42,8 +45,29 @@ test-cpp: build
 	  TORCH_PJRT_TEST_PLUGIN=$$plugin $(BIN)/ctest --test-dir $(BUILD) --output-on-failure --no-tests=error || exit 1; \
 	done
 
+# In parts: a process has room for about 20,000 programs of a CPU plugin (vm.max_map_count).
 test-py: build
-	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+	@failed=; \
+	$(BIN)/python -m pytest -n $(JOBS) $(ARGS) || failed=1; \
+	for part in $(BOARD_PARTS); do \
+	  $(BIN)/python -m pytest -n $(JOBS) tests/ops -q -k "$$(echo "$$part" | tr _ ' ')" || failed=1; \
+	done; \
+	[ -z "$$failed" ]
+
+# The whole operator board, not a subset of its samples.
+test-full: build
+	for part in $(BOARD_PARTS); do \
+	  $(BIN)/python -m pytest -n $(JOBS) --board full tests/ops -k "$$(echo "$$part" | tr _ ' ')" $(ARGS); \
+	done
+
+# tests/ops/expected.tsv and the reference page, from a fresh run; look at the difference before you commit it.
+board: build
+	rm -rf $(BUILD)/board && mkdir -p $(BUILD)/board
+	for part in $(BOARD_PARTS); do \
+	  $(BIN)/python -m pytest -n $(JOBS) -q --board-results $(BUILD)/board tests/ops -k "$$(echo "$$part" | tr _ ' ')"; \
+	done
+	$(BIN)/python tests/ops/expected.py $(BUILD)/board/*.jsonl
+	$(BIN)/python tools/operators_page.py
 
 bench: build
 	$(BIN)/python -m benchmarks $(ARGS)
@@ -55,6 +79,7 @@ lint: $(VENV)/.installed
 	$(BIN)/mypy tools python/torch_pjrt
 	$(BIN)/python tools/check_layers.py
 	$(BIN)/python tools/check_vendor_words.py
+	$(BIN)/python tools/operators_page.py --check
 
 format: $(VENV)/.installed
 	$(BIN)/clang-format -i $(CXX_FILES)

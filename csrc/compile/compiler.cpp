@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <deque>
+#include <fstream>
 #include <mutex>
 
 #include "base/errors.h"
@@ -28,6 +29,23 @@ void add(CompileRecord record) {
   log().records.push_back(std::move(record));
 }
 
+// A plugin that compiles to host code maps memory for each program (XLA's CPU plugins: 3 times), and crashes when Linux
+// refuses another mapping (vm.max_map_count: after about 20,000 programs). Looks now and then, near the limit each
+// time.
+void check_mappings() {
+  static std::atomic<unsigned> calls{0};
+  static std::atomic<bool> near{false};
+  if (!near && calls.fetch_add(1) % 256 != 255) return;
+  size_t limit = 0, maps = 0;
+  std::ifstream("/proc/sys/vm/max_map_count") >> limit;
+  std::ifstream file("/proc/self/maps");
+  for (std::string line; std::getline(file, line);) maps += 1;
+  near = limit != 0 && maps + limit / 20 > limit;
+  if (near)
+    fail(ErrorKind::kOutOfMemory, "the process has ", maps, " memory mappings, and the system allows ", limit,
+         " (sysctl vm.max_map_count): no room for another program. torch_pjrt.compile_log() shows what was compiled");
+}
+
 }  // namespace
 
 std::atomic<int> compile_forbidden{0};
@@ -43,6 +61,7 @@ std::unique_ptr<pjrt::Executable> compile(const pjrt::Client& client, const pjrt
   record.where = user_line();
   TPJ_CHECK(compile_forbidden == 0, "[", record.what, "] would compile inside torch_pjrt.no_compile(): ", record.reason,
             record.where.empty() ? "" : ", at ", record.where);
+  check_mappings();
   pjrt::CompileOptions options;
   options.portable = client.device_count() > 1;  // bound to the only device, an execution costs 0.2 us less
   options.env_overrides = overrides;

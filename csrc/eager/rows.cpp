@@ -67,6 +67,14 @@ bool is_out_form(const FunctionSchema& functional, const FunctionSchema& variant
   return true;
 }
 
+// polygamma_ has its arguments in another order than polygamma.
+bool same_order(const FunctionSchema& functional, const FunctionSchema& in_place) {
+  const auto& f = functional.arguments();
+  const auto& v = in_place.arguments();
+  return std::equal(f.begin(), f.end(), v.begin(), v.end(),
+                    [](const c10::Argument& a, const c10::Argument& b) { return a.name() == b.name(); });
+}
+
 // Arguments that may be CPU tensors: the indices of indexing operators, as on every PyTorch device.
 std::vector<int> host_args(const FunctionSchema& schema) {
   std::vector<int> out;
@@ -157,7 +165,8 @@ void register_rows(torch::Library& lib) {
     if (std::any_of(schema.arguments().begin(), schema.arguments().end(), is_written) || !row.options.mutates.empty())
       continue;
     if (const auto in_place = dispatcher.findSchema({base + "_", overload});
-        in_place && !lower::find_row(full.substr(0, dot) + "_" + full.substr(std::min(dot, full.size()))))
+        in_place && same_order(schema, in_place->schema()) &&
+        !lower::find_row(full.substr(0, dot) + "_" + full.substr(std::min(dot, full.size()))))
       add(row, *in_place);
     for (const OperatorHandle& other : overloads[base])
       if (is_out_form(schema, other.schema()) && !lower::find_row(c10::toString(other.operator_name()).substr(6)))

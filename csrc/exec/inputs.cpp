@@ -162,6 +162,7 @@ int Inputs::add_tensor(const c10::TensorImpl& t, bool may_be_block) {
   // Tag 1 for a tensor; rank, dtype and flags share its word.
   key.word(uint64_t{1} | static_cast<uint64_t>(sizes.size()) << 8 |
            static_cast<uint64_t>(t.dtype().toScalarType()) << 24 | static_cast<uint64_t>(t.is_wrapped_number()) << 32 |
+           static_cast<uint64_t>(t.is_conj()) << 33 | static_cast<uint64_t>(t.is_neg()) << 34 |
            static_cast<uint64_t>(index) << 40);
   key.word(type);
   key.word(static_cast<uint64_t>(cells[static_cast<size_t>(index)]->nbytes()));

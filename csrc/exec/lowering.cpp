@@ -100,6 +100,11 @@ at::Tensor Lowering::tensor(int cell, const c10::TensorImpl& like, ArgPath path,
                                                           c10::DispatchKeySet(c10::DispatchKey::Meta), like.dtype());
   t.unsafeGetTensorImpl()->set_sizes_and_strides(like.sizes(), like.strides(), like.storage_offset());
   if (like.is_wrapped_number()) t.unsafeGetTensorImpl()->set_wrapped_number(true);
+  // PyTorch leaves these bits to the kernels of matrix products and the like; elsewhere they are resolved before.
+  if (like.is_conj() || like.is_neg()) {
+    lazy_[t.unsafeGetTensorImpl()] = {like.is_conj(), like.is_neg()};
+    keep_alive_.push_back(t);
+  }
   if (may_be_block && Inputs::is_block_of(like, cells_[static_cast<size_t>(cell)].type)) {
     blocks_[t.unsafeGetTensorImpl()] = path;
     keep_alive_.push_back(t);
@@ -144,6 +149,13 @@ Value Lowering::base_value(SymbolicCell& cell) {
   return cell.parameter;
 }
 
+Value Lowering::resolved(const at::Tensor& meta, const Value& value) {
+  const auto it = lazy_.find(meta.unsafeGetTensorImpl());
+  if (it == lazy_.end()) return value;
+  Value v = it->second.neg ? b_.neg(value) : value;
+  return it->second.conj ? b_.complex(b_.real(v), b_.neg(b_.imag(v))) : v;
+}
+
 Value Lowering::read(const at::Tensor& meta) {
   const View view = view_of(meta);
   if (meta.numel() == 0) return b_.constant(view.type(), 0);
@@ -151,8 +163,8 @@ Value Lowering::read(const at::Tensor& meta) {
     return b_.reshape(number_parameter(it->second.first, view.dtype), view.sizes);
   if (meta.is_cpu()) return b_.reshape(constant_number(b_, meta.item(), view.dtype), view.sizes);  // of a traced graph
   SymbolicCell& cell = cell_of(meta);
-  if (const Value number = block_number(meta)) return read_block(b_, base_value(cell), view, number);
-  return read_view(b_, base_value(cell), view);
+  if (const Value number = block_number(meta)) return resolved(meta, read_block(b_, base_value(cell), view, number));
+  return resolved(meta, read_view(b_, base_value(cell), view));
 }
 
 Value Lowering::block_number(const at::Tensor& meta) {
@@ -192,7 +204,7 @@ void Lowering::write(const at::Tensor& meta, const Value& value) {
   View view = view_of(meta);
   TPJ_ASSERT(value.dims() == view.sizes, name_, ": result ", value.type.str(), " where ", view.type().str(),
              " was expected");
-  Value cast = lower::cast(b_, value, view.dtype);
+  Value cast = resolved(meta, lower::cast(b_, value, view.dtype));
   if (std::any_of(view.strides.begin(), view.strides.end(), [](int64_t s) { return s == 0; }))
     cast = merge_repetitions(meta, cast, view);
   const auto count = static_cast<int64_t>(cell.nbytes / size_of(view.dtype));

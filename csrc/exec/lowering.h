@@ -92,6 +92,12 @@ class Lowering {
   std::unordered_map<const c10::StorageImpl*, int> by_storage_;
   std::vector<at::Tensor> keep_alive_;  // meta tensors whose storages are keys above
   std::unordered_map<const c10::StorageImpl*, std::pair<ArgPath, c10::ScalarType>> scalar_tensors_;
+  struct LazyBits {
+    bool conj = false, neg = false;
+  };
+  // What is read through such a meta tensor, or written, with its lazy conjugation and negation done.
+  Value resolved(const at::Tensor& meta, const Value& value);
+  std::unordered_map<const c10::TensorImpl*, LazyBits> lazy_;   // meta tensors of arguments with one of the bits
   std::unordered_map<const c10::TensorImpl*, ArgPath> blocks_;  // meta tensors that are blocks with a number as input
   std::map<ArgPath, Value> block_params_;
   std::map<std::pair<ArgPath, DType>, Value> number_params_;

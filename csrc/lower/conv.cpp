@@ -11,8 +11,6 @@ struct Conv {
   Dims stride, padding, dilation, output_padding;
   bool transposed;
   int64_t groups;
-
-  std::pair<int64_t, int64_t> pad(size_t i) const { return {padding[i], padding[i]}; }
 };
 
 // One number may stand for all dimensions.
@@ -45,7 +43,11 @@ hlo::ConvDims conv_dims(int64_t spatial) {
 Value forward(Builder& b, const Conv& k, const Value& x, const Value& weight, const Dims& result) {
   hlo::ConvDims d = conv_dims(k.spatial);
   d.strides = k.stride, d.rhs_dilation = k.dilation, d.feature_groups = k.groups;
-  for (size_t i = 0; i < d.padding.size(); ++i) d.padding[i] = k.pad(i);
+  for (size_t i = 0; i < d.padding.size(); ++i) {
+    // As far as the last window reaches: with output padding, PyTorch's transposed convolution has a rest.
+    const int64_t reach = (result[i + 2] - 1) * k.stride[i] + (weight.dims()[i + 2] - 1) * k.dilation[i] + 1;
+    d.padding[i] = {k.padding[i], reach - x.dims()[i + 2] - k.padding[i]};
+  }
   return b.convolution(x, weight, d, result);
 }
 
@@ -159,6 +161,7 @@ Values convolution(Call& c) {
   const Value weight = c.tensor(1, t);
   const Value x = batched(b, c.tensor(0, t), weight.rank());
   const Conv k = conv_of(c, 3, weight.rank() - 2);
+  for (int64_t p : k.padding) TPJ_CHECK(p >= 0, "convolution: negative padding ", p);
   Dims result = c.result_dims();
   if (static_cast<int64_t>(result.size()) < weight.rank()) result.insert(result.begin(), 1);
   Value y;

@@ -9,7 +9,8 @@ namespace tpj::lower {
 namespace {
 
 // One StableHLO transform along `dim`; `size` is the length of the result there.
-Value transform(Builder& b, const Value& x, std::string_view kind, int64_t dim, int64_t points, int64_t size, DType to) {
+Value transform(Builder& b, const Value& x, std::string_view kind, int64_t dim, int64_t points, int64_t size,
+                DType to) {
   const int64_t rank = x.rank();
   Dims swap;
   for (int64_t i = 0; i < rank; ++i) swap.push_back(i);

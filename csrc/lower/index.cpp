@@ -330,6 +330,7 @@ Values unsafe_masked_index(Call& c) {
 
 // self with the next element of source wherever mask is set.
 Values masked_scatter(Call& c) {
+  TPJ_CHECK(is_bool(c.type(1).dtype), "masked_scatter: a mask of ", info(c.type(1).dtype).name);
   const Dims& dims = c.result_dims();
   const Value self = c.operand(0, c.result().dtype, dims), mask = c.operand(1, DType::Bool, dims);
   const Value source = flat(c.b, c.tensor(2));

@@ -343,6 +343,12 @@ Values logaddexp(Call& c) {
   Builder& b = c.b;
   const auto [x, y] = pair(c, opmath(float_type(c)));
   constexpr double kLn2 = 0.693147180559945309417232;
+  if (is_complex(x.dtype())) {
+    const Value first = b.compare(Cmp::GE, b.real(x), b.real(y));
+    const Value big = b.select(first, x, y), small = b.select(first, y, x);
+    const Value one = b.complex_constant(x.type, 1, 0);
+    return {b.add(big, b.log(b.add(one, b.exp(b.sub(small, big)))))};
+  }
   const Value big = b.max(x, y), gap = b.neg(b.abs(b.sub(x, y)));
   const Value tail =
       base2 ? b.div(b.log1p(b.exp(b.mul(gap, b.like(gap, kLn2)))), b.like(gap, kLn2)) : b.log1p(b.exp(gap));
@@ -426,6 +432,8 @@ Values lcm(Call& c) {
 
 Values complex(Call& c) {
   const DType t = real_of(c.result().dtype);
+  TPJ_CHECK(c.type(0).dtype == c.type(1).dtype, "complex: a real part of ", info(c.type(0).dtype).name,
+            ", an imaginary part of ", info(c.type(1).dtype).name);
   return {c.b.complex(c.operand(0, t, c.result_dims()), c.operand(1, t, c.result_dims()))};
 }
 

@@ -30,8 +30,10 @@ Value recurrence(Builder& b, const Value& x, const Value& first, const Degree& n
         const Value active = b.compare(Cmp::LT, b.broadcast_to(s[0], s[2].dims()), s[2]);
         const Value k = b.broadcast_to(b.convert(s[0], s[3].dtype()), s[3].dims());
         const Value r = next(b, s[3], k, s[5], s[4]);
-        return {b.add(s[0], b.constant(scalar, int64_t{1})), s[1],
-                s[2], s[3],
+        return {b.add(s[0], b.constant(scalar, int64_t{1})),
+                s[1],
+                s[2],
+                s[3],
                 b.select(active, s[5], s[4]),
                 b.select(active, r, s[5])};
       });
@@ -101,8 +103,8 @@ Values chebyshev(Call& c) {
                       : kind == Kind::kV ? b.sub(twice, one)
                                          : b.add(twice, one);
   constexpr int64_t kDirect = kind == Kind::kT || shifted ? 6 : 8;  // PyTorch's choice: the highest by recurrence
-  const Value inside = b.and_(b.compare(Cmp::LT, b.abs(x), one),
-                              b.compare(Cmp::GT, n.whole, b.constant(n.whole.type, kDirect)));
+  const Value inside =
+      b.and_(b.compare(Cmp::LT, b.abs(x), one), b.compare(Cmp::GT, n.whole, b.constant(n.whole.type, kDirect)));
   const Value edge = b.compare(Cmp::EQ, b.abs(x), one);
   const Value p = recurrence(b, x, first, n, b.or_(inside, edge),
                              [](Builder& b, const Value& x, const Value&, const Value& q, const Value& p) {
@@ -144,11 +146,11 @@ Values legendre(Call& c) {
   Builder& b = c.b;
   const auto [x, n] = arguments(c);
   const Value one = b.like(x, 1), edge = b.compare(Cmp::EQ, b.abs(x), one);
-  const Value p = recurrence(b, x, x, n, edge,
-                             [](Builder& b, const Value& x, const Value& k, const Value& q, const Value& p) {
-                               const Value one = b.like(x, 1), scale = b.mul(b.add(b.add(k, k), one), x);
-                               return b.div(b.sub(b.mul(scale, q), b.mul(k, p)), b.add(k, one));
-                             });
+  const Value p =
+      recurrence(b, x, x, n, edge, [](Builder& b, const Value& x, const Value& k, const Value& q, const Value& p) {
+        const Value one = b.like(x, 1), scale = b.mul(b.add(b.add(k, k), one), x);
+        return b.div(b.sub(b.mul(scale, q), b.mul(k, p)), b.add(k, one));
+      });
   const Value positive = b.or_(b.compare(Cmp::GT, x, b.like(x, 0)), n.even);
   return {no_degree(b, n, b.select(edge, signed_by(b, positive, one), p))};
 }

@@ -249,6 +249,7 @@ Values randperm(Call& c) {
 // Exponential races (Efraimidis and Spirakis 2006): the k least of E / p are a sample without replacement, the first of
 // n independent ones a sample with replacement.
 Values multinomial(Call& c) {
+  TPJ_CHECK(is_float(c.type(0).dtype), "multinomial: probabilities of ", info(c.type(0).dtype).name);
   Builder& b = c.b;
   const int64_t samples = c.integer(1);
   const bool replacement = c.flag(2);

@@ -56,9 +56,9 @@ Values logsumexp(Call& c) {
   Builder& b = c.b;
   const Value x = summand(c);
   const Dims dims = reduced_dims(c, 1);
-  if (is_complex(x.dtype())) return {shaped(c, b.log(sum_over(b, b.exp(x), dims)))};
-  Value big = max_over(b, x, dims);
+  Value big = max_over(b, is_complex(x.dtype()) ? b.real(x) : x, dims);
   big = b.select(b.compare(Cmp::EQ, b.abs(big), inf_like(b, big)), b.like(big, 0), big);
+  if (is_complex(x.dtype())) big = b.complex(big, b.like(big, 0));
   const Value sum = sum_over(b, b.exp(b.sub(x, broadcast_over(b, big, x.dims(), dims))), dims);
   return {shaped(c, b.add(b.log(sum), big))};
 }

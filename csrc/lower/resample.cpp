@@ -188,18 +188,21 @@ Value upsample_along_backward(Builder& b, Method method, const Value& grad, int6
 // scales...
 template <Method method, bool backward>
 Values upsample(Call& c) {
-  const DType t = opmath(c.result().dtype);
+  const bool has_corners = method == Method::kLinear || method == Method::kCubic;
+  // Weighted bytes are rounded after each dimension, the last one first, as on the CPU.
+  const bool rounds = has_corners && !is_float(c.result().dtype);
+  const DType t = rounds ? DType::F32 : opmath(c.result().dtype);
   Value x = c.tensor(0, t);
   if (c.result().numel() == 0 || x.type.numel() == 0) return {c.b.constant(c.result(), 0)};
-  const bool has_corners = method == Method::kLinear || method == Method::kCubic;
   const size_t corners = backward ? 3 : 2, scales = corners + (has_corners ? 1 : 0);
   const int64_t spatial = x.rank() - 2;
-  for (int64_t i = 0; i < spatial; ++i) {
-    const int64_t dim = 2 + i;
+  for (int64_t step = 0; step < spatial; ++step) {
+    const int64_t i = rounds ? spatial - 1 - step : step, dim = 2 + i;
     const int64_t other = c.result_dims()[static_cast<size_t>(dim)];
     Axis a{backward ? other : x.dim(dim), backward ? x.dim(dim) : other, c.known(scales + static_cast<size_t>(i)),
            has_corners && c.flag(corners)};
     x = backward ? upsample_along_backward(c.b, method, x, dim, a) : upsample_along(c.b, method, x, dim, a);
+    if (rounds) x = c.b.clamp(c.b.scalar(t, 0), c.b.round_even(x), c.b.scalar(t, 255));
   }
   return {x};
 }

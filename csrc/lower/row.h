@@ -59,6 +59,7 @@ std::vector<Row> conv_pool_rows();
 std::vector<Row> fft_rows();
 std::vector<Row> foreach_optim_rows();
 std::vector<Row> index_rows();
+std::vector<Row> linalg_rows();
 std::vector<Row> loss_rows();
 std::vector<Row> matmul_rows();
 std::vector<Row> norm_loss_rows();

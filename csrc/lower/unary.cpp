@@ -268,10 +268,11 @@ Values bessel_i1(Call& c) {
 }
 
 // (n, self): (-1)^(n + 1) n! zeta(n + 1, x). Of trigamma, the left half by reflection.
+template <size_t self, size_t order>
 Values polygamma(Call& c) {
   Builder& b = c.b;
-  const Value x = c.tensor(1, opmath(float_type(c, 0)));
-  const int64_t n = c.integer(0);
+  const Value x = c.tensor(self, opmath(float_type(c, 0)));
+  const int64_t n = c.integer(order);
   if (n == 0) return {digamma(b, x)};
   if (n == 1) {
     const Value left = b.compare(Cmp::LT, x, b.like(x, 0.5)), sine = b.sin(b.mul(x, b.like(x, kPi)));
@@ -285,6 +286,7 @@ Values polygamma(Call& c) {
 
 std::vector<Row> unary_rows() {
   return {
+      {"_conj_physical", conj_physical},
       {"abs", absolute},
       {"acos", chlo_function<"acos">},
       {"acosh", chlo_function<"acosh">},
@@ -294,7 +296,8 @@ std::vector<Row> unary_rows() {
       {"atan", atan},
       {"atanh", chlo_function<"atanh">},
       {"ceil", rounding<ceil>},
-      {"conj_physical", conj_physical},
+      {"conj_physical.out", conj_physical},
+      {"conj_physical_", conj_physical},
       {"cos", float_function<&Builder::cos>},
       {"cosh", cosh},
       {"digamma", digamma},
@@ -317,7 +320,8 @@ std::vector<Row> unary_rows() {
       {"log2", log2},
       {"nan_to_num", nan_to_num},
       {"neg", negate},
-      {"polygamma", polygamma},
+      {"polygamma", polygamma<1, 0>},
+      {"polygamma_", polygamma<0, 1>},
       {"reciprocal", reciprocal},
       {"round", rounding<round>},
       {"round.decimals", round_decimals},

@@ -59,6 +59,14 @@ RANDOM = set(
 
 # What the CPU's kernel leaves empty in evaluation mode is private to the backward.
 PRIVATE_RESULTS = {"native_batch_norm", "_native_batch_norm_legit", "_batch_norm_with_update"}
+# Results that are positions of equal values: any of them is right, so that the values that they name are compared.
+POSITIONS = {"topk", "kthvalue", "mode", "median", "nanmedian", "sort", "argsort", "msort"}
+# Beyond the defaults (rtol, atol), with the reason.
+TOLERANCES = {
+    "erfinv": (1e-5, 1e-5),  # its slope has no bound at the ends: gradients there are in the thousands
+    "linalg.householder_product": (1e-4, 1e-4),  # a long chain of products in the backward
+}
+ROUNDED_BYTES = ("interpolate", "upsample")  # uint8: the CPU rounds after each dimension, we at the end
 # Arguments that must be on the CPU, whatever the device.
 HOST_ARGUMENTS = {"tensor_split"}
 
@@ -67,6 +75,17 @@ Value = Any
 
 class Disagreement(AssertionError):
     """The device's answer is not the CPU's."""
+
+
+class Refused(Exception):
+    """The device says that it cannot do this."""
+
+
+def refuse(error: BaseException | None, expected: BaseException | None) -> None:
+    """Raises Refused for an honest no."""
+    unsupported = isinstance(error, TypeError) and "does not support tensors of type" in str(error)
+    if unsupported or (isinstance(error, NotImplementedError) and not isinstance(expected, NotImplementedError)):
+        raise Refused(str(error).splitlines()[0] if str(error) else type(error).__name__)
 
 
 @dataclass
@@ -86,6 +105,8 @@ ENTRIES: dict[str, OpInfo] = {full_name(op): op for op in op_db}
 def cells(entry: str) -> Iterator[tuple[str, torch.dtype]]:
     """The kinds and dtypes that there are to check."""
     op = ENTRIES[entry]
+    if op.name.startswith("jiterator"):
+        return  # compiles CUDA source text
     for dtype in DTYPES:
         if dtype in op.supported_dtypes("cpu"):
             yield "forward", dtype
@@ -107,7 +128,9 @@ def main_dtype(op: OpInfo) -> torch.dtype:
 def place(t: Tensor, device: torch.device) -> Tensor:
     """The same tensor on the device: storage, offset, strides, conjugate and negative bits, requires_grad."""
     if t.layout is not torch.strided:
-        raise NotImplementedError(f"a sample with layout {t.layout}")
+        raise Refused(f"a sample with layout {t.layout}")
+    if t.device.type != "cpu":  # an error sample: a tensor on another device
+        return t
     if t.is_conj():
         return place(t.conj(), device).conj()
     if t.is_neg():
@@ -121,7 +144,9 @@ def place(t: Tensor, device: torch.device) -> Tensor:
     return moved.requires_grad_() if t.requires_grad else moved
 
 
-def moved(sample: SampleInput, device: torch.device, host_arguments: bool = False) -> tuple[Value, tuple[Value, ...], dict[str, Value]]:
+def moved(
+    sample: SampleInput, device: torch.device, host_arguments: bool = False
+) -> tuple[Value, tuple[Value, ...], dict[str, Value]]:
     def convert(x: Value) -> Value:
         if isinstance(x, torch.device):
             return device
@@ -137,7 +162,7 @@ def moved(sample: SampleInput, device: torch.device, host_arguments: bool = Fals
 def copied(sample: SampleInput) -> tuple[Value, tuple[Value, ...], dict[str, Value]]:
     def convert(t: Tensor) -> Tensor:
         if t.layout is not torch.strided:
-            raise NotImplementedError(f"a sample with layout {t.layout}")
+            raise Refused(f"a sample with layout {t.layout}")
         if t.is_conj():
             return convert(t.conj()).conj()
         if t.is_neg():
@@ -156,7 +181,9 @@ def copied(sample: SampleInput) -> tuple[Value, tuple[Value, ...], dict[str, Val
 
 def tolerances(op: OpInfo, dtype: torch.dtype) -> tuple[float, float] | None:
     """PyTorch's own exception for this entry, the widest that it makes for any of its tests; None: its defaults."""
-    widest: tuple[float, float] | None = None
+    widest: tuple[float, float] | None = TOLERANCES.get(full_name(op))
+    if dtype is torch.uint8 and any(part in op.name for part in ROUNDED_BYTES):
+        return 0.0, 1.0
     for decoration in op.decorators:
         if not isinstance(decoration, DecorateInfo):
             continue
@@ -169,8 +196,8 @@ def tolerances(op: OpInfo, dtype: torch.dtype) -> tuple[float, float] | None:
 
 def compare(got: Value, expected: Value, tolerance: tuple[float, float] | None, random: bool) -> None:
     """Raises Disagreement."""
-    flat_got, spec_got = tree_flatten(got)
-    flat_expected, spec_expected = tree_flatten(expected)
+    flat_got, _ = tree_flatten(got)
+    flat_expected, _ = tree_flatten(expected)
     if len(flat_got) != len(flat_expected):
         raise Disagreement(f"{len(flat_got)} results instead of {len(flat_expected)}")
     for g, e in zip(flat_got, flat_expected, strict=True):
@@ -219,6 +246,8 @@ def got_dtype(e: Tensor, g: Tensor, expected: Value) -> torch.dtype:
 def raised(f: Callable[[], Value]) -> tuple[Value, BaseException | None]:
     try:
         return f(), None
+    except Refused:
+        raise
     except Exception as error:
         return None, error
 
@@ -269,8 +298,7 @@ def check_call(
     args = moved(sample, device, op.name in HOST_ARGUMENTS)
     seed()
     got, error = raised(lambda: f(*args))
-    if isinstance(error, NotImplementedError) and not isinstance(cpu_error, NotImplementedError):
-        raise error
+    refuse(error, cpu_error)
     if (error is None) != (cpu_error is None):
         raise Disagreement(f"{describe(error)} instead of {describe(cpu_error)}")
     if error is not None:
@@ -279,6 +307,11 @@ def check_call(
         return
     if op.name in PRIVATE_RESULTS and may_hide(expected):
         got, expected = got[:1], expected[:1]
+    if op.name == "argsort" and isinstance(got, Tensor) and got.dtype == expected.dtype:
+        got, expected = named(sample, (got, got))[1:], named(sample, (expected, expected))[1:]
+    if op.name in POSITIONS and all(isinstance(r, tuple) and len(r) == 2 for r in (got, expected)):
+        if not got[1].is_floating_point():  # not gradients
+            got, expected = named(sample, got), named(sample, expected)
     try:
         compare(got, expected, tolerances(op, dtype), draws(op, sample))
     except Disagreement:
@@ -287,6 +320,20 @@ def check_call(
         exact, exact_error = raised(lambda: f(*copied(higher(sample, dtype))))
         if exact_error is not None or not no_worse(got, expected, exact):
             raise
+
+
+def named(sample: SampleInput, result: tuple[Tensor, Tensor]) -> Value:
+    """(values, positions) as (values, values at these positions)."""
+    values, positions = result
+    x = sample.input.detach()
+    numbers = [a for a in (*sample.args, sample.kwargs.get("dim")) if type(a) is int]
+    dim = numbers[-1] if numbers else -1
+    if positions.dim() != x.dim() or x.dim() == 0 or not -x.dim() <= dim < x.dim():
+        return (values,)
+    try:
+        return (values, torch.take_along_dim(x, positions.cpu(), dim))
+    except RuntimeError:  # the last number is not the dimension
+        return (values,)
 
 
 def draws(op: OpInfo, sample: SampleInput) -> bool:
@@ -302,7 +349,9 @@ def may_hide(expected: Value) -> bool:
 
 
 def describe(error: BaseException | None) -> str:
-    return "a result" if error is None else f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+    return (
+        "a result" if error is None else f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+    )
 
 
 def forward(op: OpInfo, dtype: torch.dtype, device: torch.device, most: int | None) -> Iterator[Callable[[], None]]:
@@ -343,9 +392,10 @@ def variants(op: OpInfo, dtype: torch.dtype, device: torch.device, most: int | N
 
     def out(x: Value, a: Value, k: Value, strided: bool) -> Value:
         expected = op(x, *a, **k)
-        flat, spec = tree_flatten(expected)
-        if not all(isinstance(t, Tensor) for t in flat):
-            return expected
+        flat = tree_flatten(expected)[0]
+        # The CPU's own out= is wrong for strided results of some operators (narrow_copy, avg_pool3d).
+        if not all(isinstance(t, Tensor) for t in flat) or flat[0].device.type == "cpu":
+            return flat
         targets = [like(t, strided) for t in flat]
         op(x, *a, **k, out=targets[0] if isinstance(expected, Tensor) else tuple(targets))
         return targets
@@ -354,7 +404,11 @@ def variants(op: OpInfo, dtype: torch.dtype, device: torch.device, most: int | N
         return lambda: check_call(op, dtype, sample, device, f, may_raise=True)
 
     for sample in samples_of(op, dtype, False, VARIANT_SAMPLES):
-        yield check(sample.noncontiguous(), lambda x, a, k: op(x, *a, **k))
+        if not any(
+            isinstance(t, Tensor) and t.layout is not torch.strided
+            for t in tree_flatten((sample.input, sample.args))[0]
+        ):
+            yield check(sample.noncontiguous(), lambda x, a, k: op(x, *a, **k))
         if op.method_variant is not None:
             yield check(sample, lambda x, a, k: op.method_variant(x, *a, **k))
         if op.supports_out:
@@ -376,8 +430,7 @@ def errors(op: OpInfo, dtype: torch.dtype, device: torch.device, most: int | Non
         _, expected = raised(lambda: op(*unpacked(copied(sample))[0], **unpacked(copied(sample))[1]))
         x, a, k = moved(sample, device)
         _, got = raised(lambda: op(x, *a, **k))
-        if isinstance(got, NotImplementedError) and not isinstance(expected, NotImplementedError):
-            raise got
+        refuse(got, expected)
         if type(got) is not type(expected) or neutral(str(got), device) != neutral(str(expected), torch.device("cpu")):
             raise Disagreement(f"{describe(got)} instead of {describe(expected)}")
 
@@ -419,8 +472,8 @@ def run(entry: str, kind: str, dtype: torch.dtype, device: torch.device, most: i
         n += 1
         try:
             check()
-        except NotImplementedError as error:
-            refused = refused or f"sample {n}: {str(error).splitlines()[0] if str(error) else 'NotImplementedError'}"
+        except Refused as error:
+            refused = refused or f"sample {n}: {error}"
         except Disagreement as error:
             return Outcome("wrong", n, f"sample {n}: {error}")
     if refused:
