@@ -44,9 +44,10 @@ Value forward(Builder& b, const Conv& k, const Value& x, const Value& weight, co
   hlo::ConvDims d = conv_dims(k.spatial);
   d.strides = k.stride, d.rhs_dilation = k.dilation, d.feature_groups = k.groups;
   for (size_t i = 0; i < d.padding.size(); ++i) {
-    // As far as the last window reaches: with output padding, PyTorch's transposed convolution has a rest.
-    const int64_t reach = (result[i + 2] - 1) * k.stride[i] + (weight.dims()[i + 2] - 1) * k.dilation[i] + 1;
-    d.padding[i] = {k.padding[i], reach - x.dims()[i + 2] - k.padding[i]};
+    const int64_t window = (weight.dims()[i + 2] - 1) * k.dilation[i] + 1, p = k.padding[i], in = x.dims()[i + 2];
+    const int64_t reach = (result[i + 2] - 1) * k.stride[i] + window;  // of the last window
+    // The gradient of a transposed convolution with output padding leaves a rest.
+    d.padding[i] = {p, (in + 2 * p - window) / k.stride[i] + 1 == result[i + 2] ? p : reach - in - p};
   }
   return b.convolution(x, weight, d, result);
 }
