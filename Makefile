@@ -1,7 +1,7 @@
 # Every target sets up what it needs, so each of them can be the first command in a fresh clone.
 #
 #   make demo     train a small network on the PJRT device      make lint     formatters, linters, layer checks
-#   make test     all tests: test-cpp, then test-py             make format   rewrite sources in the agreed format
+#   make test     test-cpp, test-py and test-ops                make format   rewrite sources in the agreed format
 #   make test-full  every sample of the operator board (hours)  make board    write down what the board finds
 #   make build    compile into python/torch_pjrt                make clean    remove what was built
 #   make bench    benchmarks                                    make wheel    build dist/*.whl
@@ -22,9 +22,14 @@ CXX_FILES = $(shell find csrc tests/cpp benchmarks -name '*.h' -o -name '*.cpp')
 # The first plugin is the default one; the C++ tests run on both.
 PLUGIN_PACKAGES := lammps_jax_pjrt_cpu fastatomstruct_xla_cpu
 
-BOARD_PARTS := "not_forward" "forward_and_(float_or_complex)" "forward_and_not_(float_or_complex)"
+# The operator board in parts: a process has room for about 20,000 programs of a CPU plugin (vm.max_map_count).
+define run_board
+@failed=; for part in 0 1 2; do \
+  $(BIN)/python -m pytest -n $(JOBS) -q tests/ops --board-part $$part $(1) || failed=1; \
+done; [ -z "$$failed" ]
+endef
 
-.PHONY: demo test test-cpp test-py test-full board bench build configure setup lint format wheel lock clean
+.PHONY: demo test test-cpp test-py test-ops test-full board bench build configure setup lint format wheel lock clean
 .DELETE_ON_ERROR:
 
 demo: build
@@ -32,7 +37,7 @@ demo: build
 
 test: build
 	@failed=; \
-	for part in test-cpp test-py; do $(MAKE) --no-print-directory $$part || failed="$$failed $$part"; done; \
+	for part in test-cpp test-py test-ops; do $(MAKE) --no-print-directory $$part || failed="$$failed $$part"; done; \
 	if [ -n "$$failed" ]; then echo "make test: FAILED:$$failed"; exit 1; fi; \
 	echo "make test: all passed"
 
@@ -45,27 +50,20 @@ test-cpp: build
 	  TORCH_PJRT_TEST_PLUGIN=$$plugin $(BIN)/ctest --test-dir $(BUILD) --output-on-failure --no-tests=error || exit 1; \
 	done
 
-# In parts: a process has room for about 20,000 programs of a CPU plugin (vm.max_map_count).
 test-py: build
-	@failed=; \
-	$(BIN)/python -m pytest -n $(JOBS) $(ARGS) || failed=1; \
-	for part in $(BOARD_PARTS); do \
-	  $(BIN)/python -m pytest -n $(JOBS) tests/ops -q -k "$$(echo "$$part" | tr _ ' ')" || failed=1; \
-	done; \
-	[ -z "$$failed" ]
+	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+
+test-ops: build
+	$(call run_board,)
 
 # The whole operator board, not a subset of its samples.
 test-full: build
-	for part in $(BOARD_PARTS); do \
-	  $(BIN)/python -m pytest -n $(JOBS) --board full tests/ops -k "$$(echo "$$part" | tr _ ' ')" $(ARGS); \
-	done
+	$(call run_board,--board full)
 
 # tests/ops/expected.tsv and the reference page, from a fresh run; look at the difference before you commit it.
 board: build
 	rm -rf $(BUILD)/board && mkdir -p $(BUILD)/board
-	for part in $(BOARD_PARTS); do \
-	  $(BIN)/python -m pytest -n $(JOBS) -q --board-results $(BUILD)/board tests/ops -k "$$(echo "$$part" | tr _ ' ')"; \
-	done
+	$(call run_board,--board-results $(BUILD)/board)
 	$(BIN)/python tests/ops/expected.py $(BUILD)/board/*.jsonl
 	$(BIN)/python tools/operators_page.py
 

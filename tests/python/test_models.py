@@ -48,5 +48,5 @@ def test_twenty_steps_lose_what_they_lose_on_the_cpu(job: Workload, device: torc
     assert late == 0, late_compiles(device, -late)
     # The second plugin's convolutions differ from the CPU's by 1e-6 in the second step; momentum and BatchNorm of tiny
     # images double that in each step.
-    chaotic = job is RESNET18 and os.environ.get("TORCH_PJRT_PLUGIN") is not None
+    chaotic = job is RESNET18 and "fastatomstruct" in os.environ.get("TORCH_PJRT_PLUGIN", "")
     assert losses == pytest.approx(expected, rel=1e-2 if chaotic else 1e-3)
