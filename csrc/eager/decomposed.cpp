@@ -62,7 +62,7 @@ std::unique_ptr<exec::Program> compile(const c10::OperatorHandle& op, const exec
   const std::optional<exec::Graph> graph = state().tracer(name, described);
   if (!graph) return nullptr;
 
-  exec::Lowering lowering(name, inputs.device < 0 ? runtime::current_device() : inputs.device);
+  exec::Lowering lowering(name, inputs.device_or_current());
   const torch::jit::Stack arguments = meta_arguments(lowering, form, inputs, originals);
   std::vector<at::Tensor> tensors;
   // The traced operator is the functional one: it does not take what out= gives.
@@ -147,7 +147,9 @@ bool run_decomposed(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
     compile::Stats::get().hits.fetch_add(1, std::memory_order_relaxed);
   }
   compile::Stats::get().decomposed.fetch_add(1, std::memory_order_relaxed);
-  exec::run(*program, inputs, stack, n_args);
+  exec::Results results;
+  exec::run(*program, inputs, stack.data() + (stack.size() - n_args), n_args, &results);
+  exec::replace_arguments(stack, n_args, results);
   return true;
 }
 

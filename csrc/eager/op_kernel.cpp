@@ -34,7 +34,7 @@ enum Tag : uint64_t {
 };
 
 [[noreturn]] void mixed_devices(const exec::Inputs& inputs, const at::Tensor& t) {
-  const int index = inputs.device < 0 ? runtime::current_device() : inputs.device;
+  const int index = inputs.device_or_current();
   TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ",
               runtime::config().device_name, ":", index, " and ", t.device(), "!");
   std::abort();  // not reached
@@ -125,8 +125,7 @@ class KeyMaker {
     const bool written =
         std::find(form_.mutated.begin(), form_.mutated.end(), static_cast<int>(arg)) != form_.mutated.end();
     if (uploads && t.is_cpu()) {
-      v = t.to(c10::Device(c10::kPrivateUse1,
-                           static_cast<c10::DeviceIndex>(in_.device < 0 ? runtime::current_device() : in_.device)));
+      v = t.to(c10::Device(c10::kPrivateUse1, static_cast<c10::DeviceIndex>(in_.device_or_current())));
       in_.add_tensor(*v.toTensor().unsafeGetTensorImpl(), true);
       return;
     }
@@ -386,7 +385,7 @@ pjrt::Options overrides_for(std::string_view text) {
 std::unique_ptr<exec::Program> OpKernel::compile(const c10::OperatorHandle& op, const exec::Inputs& inputs,
                                                  const torch::jit::Stack& stack) {
   check_overlap(form_, stack, n_args_);
-  exec::Lowering lowering(name_, inputs.device < 0 ? runtime::current_device() : inputs.device);
+  exec::Lowering lowering(name_, inputs.device_or_current());
   const torch::jit::Stack arguments = meta_arguments(lowering, form_, inputs, stack);
   torch::jit::Stack returns = arguments;
   lowering.call(op, form_, returns, true);
@@ -445,8 +444,7 @@ void OpKernel::call(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
   InputsScope inputs;
   exec::Results results;
   run(op, *inputs, stack, &results);
-  torch::jit::drop(stack, n_args_);
-  for (c10::IValue& v : results) stack.push_back(std::move(v));
+  exec::replace_arguments(stack, n_args_, results);
 }
 
 void OpKernel::run(const c10::OperatorHandle& op, exec::Inputs& inputs, torch::jit::Stack& stack,

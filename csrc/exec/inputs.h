@@ -8,6 +8,7 @@
 #include "compile/key.h"
 #include "exec/program.h"
 #include "runtime/cell.h"
+#include "runtime/device.h"
 
 namespace tpj::exec {
 
@@ -18,6 +19,9 @@ struct Inputs {
   std::vector<const BufferType*> types;  // of each cell when it was first seen; null: never written
   int device = -1;                       // of all cells; -1 while there is none
   torch::jit::Stack borrowed;            // arguments of a call without a stack of its own
+
+  // Where the call runs.
+  int device_or_current() const { return device < 0 ? runtime::current_device() : device; }
 
   Inputs* next = nullptr;  // of this thread's spare ones
 

@@ -183,7 +183,7 @@ void run_writing(const Program& program, Inputs& inputs, int device, Held& held,
 }  // namespace
 
 void run(const Program& program, Inputs& inputs, const c10::IValue* args, size_t n_args, Results* results) {
-  const int device = inputs.device < 0 ? runtime::current_device() : inputs.device;
+  const int device = inputs.device_or_current();
   Held held(program.params.size()), outputs(program.outputs.size());
   load_inputs(program, inputs, args, n_args, device, held);
   if (!program.writes.empty()) {
@@ -199,9 +199,7 @@ void run(const Program& program, Inputs& inputs, const c10::IValue* args, size_t
   for (const Result& r : program.results) results->push_back(make_result(r, args, device, outputs.data()));
 }
 
-void run(const Program& program, Inputs& inputs, torch::jit::Stack& stack, size_t n_args) {
-  Results results;
-  run(program, inputs, stack.data() + (stack.size() - n_args), n_args, &results);
+void replace_arguments(torch::jit::Stack& stack, size_t n_args, Results& results) {
   torch::jit::drop(stack, n_args);
   for (c10::IValue& v : results) stack.push_back(std::move(v));
 }

@@ -15,8 +15,8 @@ using Results = c10::SmallVector<c10::IValue, 2>;
 // `results`: where the returns go; null when nobody wants them. Writes go into the cells only after the plugin has
 // taken the program, so a refused call changes nothing.
 void run(const Program& program, Inputs& inputs, const c10::IValue* args, size_t n_args, Results* results);
-// The `n_args` arguments on top of the stack are replaced by the returns.
-void run(const Program& program, Inputs& inputs, torch::jit::Stack& stack, size_t n_args);
+// The `n_args` arguments on top of the stack make room for the returns.
+void replace_arguments(torch::jit::Stack& stack, size_t n_args, Results& results);
 
 // For benchmarks. 0 starts to record this thread's programs; n > 0 stops, and executes the newest one with its own
 // inputs on the bare plugin, n times: the mean in microseconds.
