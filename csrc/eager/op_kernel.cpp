@@ -15,6 +15,7 @@
 #include "eager/bounds.h"
 #include "runtime/device.h"
 #include "runtime/errors.h"
+#include "runtime/scalar_type.h"
 
 namespace tpj::eager {
 namespace {
@@ -295,7 +296,8 @@ OpKernel::OpKernel(const c10::OperatorHandle& op, exec::Form form, std::vector<i
     : form_(std::move(form)),
       host_args_(std::move(host_args)),
       name_(c10::toString(op.operator_name())),
-      n_args_(op.schema().arguments().size()) {}
+      n_args_(op.schema().arguments().size()),
+      check_errors_(op.schema().argumentIndexWithName("check_errors").value_or(-1)) {}
 
 namespace {
 
@@ -361,15 +363,36 @@ void raise_as_cpu_with_values(const c10::OperatorHandle& op, const torch::jit::S
 
 // A call failed before it ran. The CPU's kernel words the mistake best: if the same call fails there, that error is
 // raised.
-void raise_as_cpu(const c10::OperatorHandle& op, const torch::jit::Stack& stack, size_t n_args) {
-  constexpr int64_t kLargest = int64_t{1} << 24;  // elements: larger arguments are not worth a copy
+void raise_as_cpu(const c10::OperatorHandle& op, const torch::jit::Stack& stack, size_t n_args,
+                  int64_t largest = int64_t{1} << 24 /* elements: larger arguments are not worth a copy */) {
   torch::jit::Stack args;
   for (size_t i = stack.size() - n_args; i < stack.size(); ++i) {
-    if (stack[i].isTensor() && stack[i].toTensor().defined() && stack[i].toTensor().numel() > kLargest) return;
+    if (stack[i].isTensor() && stack[i].toTensor().defined() && stack[i].toTensor().numel() > largest) return;
     args.push_back(host_argument(stack[i]));
   }
   const at::AutoDispatchBelowADInplaceOrView below;
   op.callBoxed(args);
+}
+
+// Does the row refuse the numbers among these arguments?
+bool refused(const lower::Row& row, std::span<const c10::IValue> args) {
+  c10::SmallVector<lower::GivenNumber, 6> numbers(args.size());
+  std::optional<DType> first;
+  for (size_t i = 0; i < args.size(); ++i) {
+    c10::Scalar number;
+    if (args[i].isTensor() && args[i].toTensor().defined()) {
+      const at::Tensor& t = args[i].toTensor();
+      if (t.is_privateuseone() && !first) first = runtime::find_dtype(t.scalar_type());
+      if (!t.is_cpu() || t.dim() != 0) continue;
+      number = t.item();
+    } else if (args[i].isScalar()) {
+      number = args[i].toScalar();
+    } else {
+      continue;
+    }
+    if (!number.isComplex()) numbers[i] = {true, exec::kind_of(c10::IValue(number)), number.to<double>()};
+  }
+  return first && row.options.refuses(numbers, *first);
 }
 
 }  // namespace
@@ -454,9 +477,17 @@ void OpKernel::run(const c10::OperatorHandle& op, exec::Inputs& inputs, torch::j
   if (form_.row->options.positions != lower::Positions::kNone &&
       suspicious_positions(form_.row->options.positions, stack.data() + (stack.size() - n_args_))) [[unlikely]]
     raise_as_cpu_with_values(op, stack, n_args_);
+  if (form_.row->options.refuses != nullptr && refused(*form_.row, {stack.data() + (stack.size() - n_args_), n_args_}))
+      [[unlikely]]
+    raise_as_cpu(op, stack, n_args_, std::numeric_limits<int64_t>::max());
   try {
     const exec::Program& p = program(op, inputs, stack);
     exec::run(p, inputs, stack.data() + (stack.size() - n_args_), n_args_, results);
+    if (check_errors_ >= 0) [[unlikely]] {
+      const bool wanted = stack[stack.size() - n_args_ + static_cast<size_t>(check_errors_)].toBool();
+      if (wanted && (*results)[results->size() - 1].toTensor().any().item<bool>())
+        raise_as_cpu_with_values(op, stack, n_args_);
+    }
   } catch (const Error& e) {
     runtime::rethrow(e);
   }

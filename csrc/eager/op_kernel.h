@@ -33,6 +33,7 @@ class OpKernel final : public c10::OperatorKernel {
   std::vector<int> host_args_;  // arguments whose CPU tensors are uploaded (indices)
   std::string name_;            // "aten::add.Tensor"
   size_t n_args_;
+  int check_errors_;  // that argument of a factorisation, whose last return says what went wrong; -1: it has none
 };
 
 // ---- keys, for every kernel that caches programs

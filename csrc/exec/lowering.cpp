@@ -25,12 +25,6 @@ View view_of(const at::Tensor& t) {
 // Numbers are passed in a type that the host can write.
 DType host_type(DType t) { return opmath(t); }
 
-lower::NumberKind kind_of(const c10::IValue& v) {
-  if (v.isBool()) return lower::NumberKind::kBool;
-  if (v.isInt()) return lower::NumberKind::kInt;
-  return v.isComplexDouble() ? lower::NumberKind::kComplex : lower::NumberKind::kFloat;
-}
-
 std::complex<double> value_of(const c10::IValue& v) {
   if (v.isComplexDouble()) return {v.toComplexDouble().real(), v.toComplexDouble().imag()};
   return v.toScalar().to<double>();
@@ -68,6 +62,12 @@ void flatten(const c10::IValue& v, std::vector<at::Tensor>& out) {
 }
 
 }  // namespace
+
+lower::NumberKind kind_of(const c10::IValue& v) {
+  if (v.isBool()) return lower::NumberKind::kBool;
+  if (v.isInt()) return lower::NumberKind::kInt;
+  return v.isComplexDouble() ? lower::NumberKind::kComplex : lower::NumberKind::kFloat;
+}
 
 bool is_known(const Form& form, size_t arg, const c10::IValue& value) {
   if (form.is_static[arg]) return true;
@@ -256,6 +256,7 @@ lower::Arg Lowering::make_arg(const c10::IValue& v, const Form& form, size_t arg
     a.kind = Kind::kTensor;
     a.type = {to_dtype(t.scalar_type()), t.sizes().vec()};
     a.read = [this, t] { return read(t); };
+    a.contiguous = t.is_contiguous();
     return a;
   }
   if (form.is_number[arg] && v.isScalar()) return make_number(v, form, arg, item, numbers_are_inputs);

@@ -28,6 +28,9 @@ struct Form {
   std::optional<c10::OperatorHandle> meta;   // whose meta kernel to ask, when not the operator's own
 };
 
+// Of a Scalar.
+lower::NumberKind kind_of(const c10::IValue& number);
+
 // Is this number part of the key, given the form?
 bool is_known(const Form& form, size_t arg, const c10::IValue& value);
 

@@ -297,13 +297,17 @@ Values logit_backward(Call& c) {
   return {b.select(b.or_(less(b, x, low), greater(b, x, high)), c.has(2) ? zero(b, x) : nan_like(b, x), slope)};
 }
 
+bool no_width(std::span<const GivenNumber> args, DType t) {
+  return !(args[1].value >= 0 && args[1].value <= greatest(t));
+}
+
 }  // namespace
 
 std::vector<Row> activation_rows() {
   return {
       {"_prelu_kernel", prelu},
       {"_prelu_kernel_backward", prelu_backward},
-      {"celu", celu},
+      {"celu", celu, {.refuses = [](auto args, DType) { return args[1].value == 0; }}},
       {"elu", elu},
       {"elu_backward", elu_backward},
       {"gelu", gelu},
@@ -332,7 +336,7 @@ std::vector<Row> activation_rows() {
       {"silu_backward", silu_backward},
       {"softplus", softplus},
       {"softplus_backward", softplus_backward},
-      {"softshrink", softshrink},
+      {"softshrink", softshrink, {.refuses = no_width}},
       {"softshrink_backward", shrink_backward},
       {"tanh_backward", tanh_backward},
       {"threshold", threshold},

@@ -29,6 +29,7 @@ struct Arg {
   Kind kind = Kind::kNone;
   Type type;                                    // kTensor: logical sizes and dtype
   std::function<Value()> read;                  // kTensor: the dense logical value
+  bool contiguous = true;                       // kTensor: as the caller holds it
   NumberKind number_kind = NumberKind::kFloat;  // kNumber
   std::optional<std::complex<double>>
       known;                         // kNumber: set when the value is part of the key (Row::Options::statics, special)

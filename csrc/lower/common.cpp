@@ -29,6 +29,20 @@ Value float_to_integer(Builder& b, Value x, DType to) {
 
 }  // namespace
 
+double greatest(DType t) {
+  switch (t) {
+    case DType::F16:
+      return 65504;
+    case DType::BF16:
+      return 0x1.fep127;
+    case DType::F32:
+    case DType::C64:
+      return std::numeric_limits<float>::max();
+    default:
+      return std::numeric_limits<double>::max();
+  }
+}
+
 Value cast(Builder& b, const Value& x, DType to) {
   const DType from = x.dtype();
   if (from == to) return x;

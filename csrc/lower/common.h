@@ -50,6 +50,9 @@ inline DType float_type(const Call& c, size_t n = 2) {
   return c.result_count() > 0 && is_float(c.result().dtype) ? c.result().dtype : DType::F32;
 }
 
+// The greatest finite number of a floating-point type, or of a complex type's parts.
+double greatest(DType t);
+
 inline Value inf_like(Builder& b, const Value& x) { return b.like(x, std::numeric_limits<double>::infinity()); }
 inline Value nan_like(Builder& b, const Value& x) { return b.like(x, std::numeric_limits<double>::quiet_NaN()); }
 inline Value is_nan(Builder& b, const Value& x) { return b.compare(Cmp::NE, x, x); }

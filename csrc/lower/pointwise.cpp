@@ -17,6 +17,8 @@ Pair pair(Call& c, DType t) { return {input(c, 0, t, c.result_dims()), input(c, 
 
 // alpha * x, or x when alpha is exactly 1 (a special value, so the key tells them apart).
 Value scaled(Call& c, Value x, size_t alpha) {
+  TPJ_CHECK(!c.has(alpha) || c.number_kind(alpha) <= NumberKind::kInt || is_float(x.dtype()) || is_complex(x.dtype()),
+            "alpha of ", c.name(), " is no integer");
   return c.absent_or(alpha, 1) ? x : c.b.mul(x, c.number(alpha, x.dtype(), x.dims()));
 }
 
@@ -448,6 +450,16 @@ Values polar(Call& c) {
 Row::Options alpha() { return {.special = {{"alpha", {1}}}}; }
 Row::Options value() { return {.special = {{"value", {1}}}}; }
 
+bool integers(const GivenNumber& number, DType t) {
+  return number.given && number.kind <= NumberKind::kInt && !is_float(t) && !is_complex(t);
+}
+
+bool integer_by_zero(std::span<const GivenNumber> args, DType t) { return integers(args[1], t) && args[1].value == 0; }
+
+bool integer_to_negative(std::span<const GivenNumber> args, DType t) {
+  return integers(args[1], t) && args[1].value < 0;
+}
+
 }  // namespace
 
 std::vector<Row> pointwise_rows() {
@@ -480,17 +492,17 @@ std::vector<Row> pointwise_rows() {
       {"copysign.Tensor", copysign},
       {"div.Scalar", div},
       {"div.Tensor", div},
-      {"div.Tensor_mode", div_mode},
+      {"div.Tensor_mode", div_mode, {.refuses = integer_by_zero}},
       {"eq.Scalar", compare<Cmp::EQ>},
       {"eq.Tensor", compare<Cmp::EQ>},
       {"fill.Scalar", fill, {.may_overlap = true}},
       {"fill.Tensor", fill, {.may_overlap = true}},
-      {"floor_divide", floor_divide},
-      {"floor_divide.Scalar", floor_divide},
+      {"floor_divide", floor_divide, {.refuses = integer_by_zero}},
+      {"floor_divide.Scalar", floor_divide, {.refuses = integer_by_zero}},
       {"fmax", extreme_number<&Builder::max, &Builder::or_>},
       {"fmin", extreme_number<&Builder::min, &Builder::and_>},
-      {"fmod.Scalar", fmod},
-      {"fmod.Tensor", fmod},
+      {"fmod.Scalar", fmod, {.refuses = integer_by_zero}},
+      {"fmod.Tensor", fmod, {.refuses = integer_by_zero}},
       {"gcd", gcd},
       {"ge.Scalar", compare<Cmp::GE>},
       {"ge.Tensor", compare<Cmp::GE>},
@@ -522,11 +534,13 @@ std::vector<Row> pointwise_rows() {
       {"nextafter", nextafter},
       {"polar", polar},
       {"pow.Scalar", pow},
-      {"pow.Tensor_Scalar", pow, {.special = {{"exponent", {0, 0.5, 1, 2, 3, -0.5, -1, -2}}}}},
+      {"pow.Tensor_Scalar",
+       pow,
+       {.special = {{"exponent", {0, 0.5, 1, 2, 3, -0.5, -1, -2}}}, .refuses = integer_to_negative}},
       {"pow.Tensor_Tensor", pow},
-      {"remainder.Scalar", remainder},
+      {"remainder.Scalar", remainder, {.refuses = integer_by_zero}},
       {"remainder.Scalar_Tensor", remainder},
-      {"remainder.Tensor", remainder},
+      {"remainder.Tensor", remainder, {.refuses = integer_by_zero}},
       {"rsub.Scalar", rsub, alpha()},
       {"rsub.Tensor", rsub, alpha()},
       {"special_xlog1py", x_times_log<&Builder::log1p>},

@@ -279,30 +279,53 @@ Values multinomial(Call& c) {
   return {b.min(count, b.constant(count.type, n - 1))};
 }
 
+// ---- parameters that a distribution does not take
+
+using Numbers = std::span<const GivenNumber>;
+
+template <size_t I>
+bool not_positive(Numbers args, DType) {
+  return !(args[I].value > 0);
+}
+
+bool negative_deviation(Numbers args, DType) {
+  return args[args.size() - 2].given && !(args[args.size() - 2].value >= 0);
+}
+
+bool no_probability(Numbers args, DType) { return args[1].given && !(args[1].value >= 0 && args[1].value <= 1); }
+
+bool no_proper_probability(Numbers args, DType) { return !(args[1].value > 0 && args[1].value < 1); }
+
+// The ends are numbers of the type, in order, and so is their difference.
+bool no_interval(Numbers args, DType t) {
+  const double from = args[1].value, to = args[2].value, most = greatest(t);
+  return !(std::abs(from) <= most && std::abs(to) <= most && from <= to && to - from <= most);
+}
+
 }  // namespace
 
 std::vector<Row> random_rows() {
   return {
       {"bernoulli", bernoulli},
-      {"bernoulli.p", bernoulli_p},
+      {"bernoulli.p", bernoulli_p, {.refuses = no_probability}},
       {"bernoulli_.Tensor", bernoulli_p},
-      {"bernoulli_.float", bernoulli_p},
-      {"cauchy_", cauchy},
-      {"exponential_", exponential},
-      {"geometric_", geometric},
-      {"log_normal_", log_normal},
+      {"bernoulli_.float", bernoulli_p, {.refuses = no_probability}},
+      {"cauchy_", cauchy, {.refuses = not_positive<2>}},
+      {"exponential_", exponential, {.refuses = not_positive<1>}},
+      {"geometric_", geometric, {.refuses = no_proper_probability}},
+      {"log_normal_", log_normal, {.refuses = not_positive<2>}},
       {"multinomial", multinomial},
-      {"native_dropout", native_dropout},
+      {"native_dropout", native_dropout, {.refuses = no_probability}},
       {"native_dropout_backward", native_dropout_backward},
       {"normal.Tensor_Tensor", normal},
-      {"normal.Tensor_float", normal},
+      {"normal.Tensor_float", normal, {.refuses = negative_deviation}},
       {"normal.float_Tensor", normal},
-      {"normal_", normal_},
+      {"normal_", normal_, {.refuses = negative_deviation}},
       {"random_", random},
       {"random_.from", random_from},
       {"random_.to", random_to},
       {"randperm.generator_out", randperm},
-      {"uniform_", uniform},
+      {"uniform_", uniform, {.refuses = no_interval}},
   };
 }
 

@@ -26,6 +26,13 @@ enum class Positions {
   kRows,      // (weight, indices, ...): rows of weight
 };
 
+// A Scalar, float or 0-d host tensor among the arguments of a call; every other argument is not given.
+struct GivenNumber {
+  bool given = false;
+  NumberKind kind = NumberKind::kFloat;
+  double value = 0;
+};
+
 struct Row {
   struct Options {
     // Arguments (by schema name) whose numbers are part of the key. All other numbers are inputs of the program.
@@ -39,6 +46,9 @@ struct Row {
     // May write to a tensor that overlaps itself (PyTorch allows it for fills and index_put).
     bool may_overlap = false;
     Positions positions = Positions::kNone;
+    // Numbers (by position of the argument) that the operator does not take, whatever its program, for a first tensor
+    // of this type. The CPU's kernel then words the error.
+    bool (*refuses)(std::span<const GivenNumber> args, DType first) = nullptr;
     // Not registered with PyTorch: the runtime itself calls it (copies).
     bool internal = false;
   };
@@ -59,12 +69,15 @@ std::vector<Row> conv_pool_rows();
 std::vector<Row> fft_rows();
 std::vector<Row> foreach_optim_rows();
 std::vector<Row> index_rows();
+std::vector<Row> jacobi_rows();
 std::vector<Row> linalg_rows();
 std::vector<Row> loss_rows();
+std::vector<Row> lu_rows();
 std::vector<Row> matmul_rows();
 std::vector<Row> norm_loss_rows();
 std::vector<Row> pointwise_rows();
 std::vector<Row> polynomial_rows();
+std::vector<Row> qr_rows();
 std::vector<Row> random_rows();
 std::vector<Row> reduce_rows();
 std::vector<Row> sort_scan_rows();

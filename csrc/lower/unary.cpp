@@ -120,23 +120,10 @@ Value infinite(Builder& b, const Value& x) { return b.compare(Cmp::EQ, b.abs(x),
 Value plus_infinite(Builder& b, const Value& x) { return b.compare(Cmp::EQ, x, inf_like(b, x)); }
 Value minus_infinite(Builder& b, const Value& x) { return b.compare(Cmp::EQ, x, b.neg(inf_like(b, x))); }
 
-double greatest_finite(DType t) {
-  switch (t) {
-    case DType::F16:
-      return 65504.0;
-    case DType::BF16:
-      return 0x1.FEp127;
-    case DType::F32:
-      return 0x1.FFFFFEp127;
-    default:
-      return std::numeric_limits<double>::max();
-  }
-}
-
 // (self, nan, posinf, neginf): by default 0 and the greatest and least finite number.
 Value without_nonfinite(Call& c, const Value& x) {
   Builder& b = c.b;
-  const double most = greatest_finite(x.dtype());
+  const double most = greatest(x.dtype());
   const auto given_or = [&](size_t i, double otherwise) {
     return c.has(i) ? c.number(i, x.dtype(), x.dims()) : b.like(x, otherwise);
   };

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import subprocess
 from collections.abc import Callable
 from types import ModuleType
@@ -119,22 +118,7 @@ def raised(call: Call, make: Make) -> Exception | None:
     return None
 
 
-# What the device does not refuse yet, each with its reason; an unexpected pass fails.
-NOT_YET = {
-    "uniform_ of a bad range": "numbers are inputs of a cached program: rules about their values need a check per call",
-}
-
-
-def with_reasons(cases: dict[str, Call], reasons: dict[str, str]) -> list[object]:
-    marks = {
-        n: [pytest.mark.xfail(strict=True, reason=r)]
-        for n, r in reasons.items()
-        if "TORCH_PJRT_TEST_DEVICE" not in os.environ
-    }
-    return [pytest.param(call, id=name, marks=marks.get(name, [])) for name, call in cases.items()]
-
-
-@pytest.mark.parametrize("call", with_reasons(MISTAKES, NOT_YET))
+@pytest.mark.parametrize("call", MISTAKES.values(), ids=MISTAKES)
 @pytest.mark.filterwarnings("ignore")
 def test_a_mistake_raises_what_it_raises_on_the_cpu(call: Call, device: torch.device) -> None:
     expected = raised(call, maker("cpu"))
@@ -144,6 +128,48 @@ def test_a_mistake_raises_what_it_raises_on_the_cpu(call: Call, device: torch.de
     assert type(actual) is type(expected), actual
     here = str(actual).replace(f"{device.type}:0", "cpu").replace(device.type, "cpu")
     assert here.partition("\n")[0] == str(expected).partition("\n")[0]
+
+
+# Calls with a number that decides whether they are allowed.
+NUMBERS: dict[str, Callable[[Tensor, float], object]] = {
+    "bernoulli": lambda x, v: torch.bernoulli(x, v),
+    "bernoulli_": lambda x, v: x.bernoulli_(v),
+    "cauchy_": lambda x, v: x.cauchy_(0, v),
+    "celu": lambda x, v: functional.celu(x, v),
+    "exponential_": lambda x, v: x.exponential_(v),
+    "floor_divide of integers": lambda x, v: x.int() // int(v),
+    "fmod of integers": lambda x, v: torch.fmod(x.int(), int(v)),
+    "geometric_": lambda x, v: x.geometric_(v),
+    "huber_loss": lambda x, v: functional.huber_loss(x, x, delta=v),
+    "log_normal_": lambda x, v: x.log_normal_(0, v),
+    "native_dropout": lambda x, v: torch.native_dropout(x, v, True),
+    "normal": lambda x, v: torch.normal(x, v),
+    "normal_": lambda x, v: x.normal_(0, v),
+    "pow of integers": lambda x, v: torch.pow(x.int(), int(v)),
+    "remainder of integers": lambda x, v: torch.remainder(x.int(), int(v)),
+    "smooth_l1_loss": lambda x, v: functional.smooth_l1_loss(x, x, beta=v),
+    "softshrink": lambda x, v: functional.softshrink(x, v),
+    "truncating division of integers": lambda x, v: torch.div(x.int(), int(v), rounding_mode="trunc"),
+    "uniform_ to": lambda x, v: x.uniform_(0.25, v),
+    "uniform_ from": lambda x, v: x.uniform_(v, 0.75),
+}
+
+
+@pytest.mark.parametrize("call", NUMBERS.values(), ids=NUMBERS)
+@pytest.mark.filterwarnings("ignore")
+def test_a_number_is_refused_although_the_program_exists(
+    call: Callable[[Tensor, float], object], device: torch.device
+) -> None:
+    def outcome(on: torch.device | str, value: float) -> tuple[type, str] | None:
+        error = raised(lambda make: call(make(2), value), maker(on))
+        return error and (type(error), str(error).partition("\n")[0])
+
+    values = [0.5, 2.0, 1.0, 0.0, -1.0, 0.5, -2.0, 1e9]
+    if call not in [c for name, c in NUMBERS.items() if "integers" in name]:
+        values += [float("nan"), float("inf"), -float("inf")]
+    expected = [outcome("cpu", v) for v in values]
+    assert None in expected and any(expected), "the test is wrong: all the same on the CPU"
+    assert [outcome(device, v) for v in values] == expected
 
 
 def test_a_failed_in_place_call_changes_nothing(device: torch.device) -> None:
