@@ -14,12 +14,13 @@ from benchmarks.report import Report
 # Each is a module with `run(rounds: int) -> Report`; "build" compiles everything and takes minutes.
 WORKLOADS = {
     "dispatch": "microseconds of one operator call, against bare PJRT, torch CPU, JAX and TorchTPU",
+    "operators": "microseconds of common operators at three sizes, against JAX's jitted function",
     "compile": "seconds to compile each operator",
     "models": "milliseconds of a training step, against torch CPU",
     "memory": "peak memory of a GPT step; resident memory over 2,000 MLP steps",
     "build": "seconds to build from nothing and after a change in one row",
 }
-BY_DEFAULT = ["dispatch", "compile", "models", "memory"]
+BY_DEFAULT = ["dispatch", "operators", "compile", "models", "memory"]
 
 
 def main() -> int:

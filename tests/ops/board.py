@@ -61,6 +61,12 @@ RANDOM = set(
 PRIVATE_RESULTS = {"native_batch_norm", "_native_batch_norm_legit", "_batch_norm_with_update"}
 # Results that are positions of equal values: any of them is right, so that the values that they name are compared.
 POSITIONS = {"topk", "kthvalue", "mode", "median", "nanmedian", "sort", "argsort", "msort"}
+# Factors whose vectors may have any sign or phase: what they multiply to is compared instead.
+FACTORS: dict[str, Callable[..., tuple[Tensor, ...]]] = {
+    "linalg.eigh": lambda values, v: (values, (v * values.unsqueeze(-2)) @ v.mH, v.mH @ v),
+    "linalg.svd": lambda u, s, vh: (s, multiplied(u, s, vh), u.mH @ u, vh @ vh.mH),
+    "svd": lambda u, s, v: (s, multiplied(u, s, v.mH), u.mH @ u, v.mH @ v),
+}
 # Beyond the defaults (rtol, atol), with the reason.
 TOLERANCES = {
     "erfinv": (1e-5, 1e-5),  # its slope has no bound at the ends: gradients there are in the thousands
@@ -312,6 +318,10 @@ def check_call(
     if op.name in POSITIONS and all(isinstance(r, tuple) and len(r) == 2 for r in (got, expected)):
         if not got[1].is_floating_point():  # not gradients
             got, expected = named(sample, got), named(sample, expected)
+    factors = FACTORS.get(op.name)
+    if factors and not isinstance(expected, Tensor) and len(expected) == factors.__code__.co_argcount:
+        f = lambda *a, call=f: factors(*call(*a))  # noqa: E731
+        got, expected = factors(*(t.cpu() for t in got)), factors(*expected)
     try:
         compare(got, expected, tolerances(op, dtype), draws(op, sample))
     except Disagreement:
@@ -320,6 +330,11 @@ def check_call(
         exact, exact_error = raised(lambda: f(*copied(higher(sample, dtype))))
         if exact_error is not None or not no_worse(got, expected, exact):
             raise
+
+
+def multiplied(u: Tensor, s: Tensor, vh: Tensor) -> Tensor:
+    k = s.shape[-1]
+    return (u[..., :k] * s.unsqueeze(-2)) @ vh[..., :k, :]
 
 
 def named(sample: SampleInput, result: tuple[Tensor, Tensor]) -> Value:

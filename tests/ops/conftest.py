@@ -14,15 +14,27 @@ PARTS = 3
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--board", choices=["normal", "full"], default="normal", help="how many samples of a cell")
-    parser.addoption("--board-part", type=int, choices=range(PARTS), help="only every third cell")
+    parser.addoption("--board-part", type=int, choices=range(PARTS), help="only every third entry")
     parser.addoption("--board-results", default="", help="folder for what was found: input of tests.ops.expected")
 
 
+def entry_of(item: pytest.Item) -> str:
+    """What shares programs: all cells of an entry of the operator database."""
+    callspec = getattr(item, "callspec", None)
+    return callspec.params.get("entry", item.name) if callspec else item.name
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Cells of one entry run in one process, one after the other, so that each program is compiled once."""
+    entries = list(dict.fromkeys(map(entry_of, items)))
     part = config.getoption("--board-part")
     if part is not None:
-        config.hook.pytest_deselected(items=[item for i, item in enumerate(items) if i % PARTS != part])
-        items[:] = items[part::PARTS]
+        entries = entries[part::PARTS]
+        kept = set(entries)
+        config.hook.pytest_deselected(items=[item for item in items if entry_of(item) not in kept])
+        items[:] = [item for item in items if entry_of(item) in kept]
+    for item in items if config.pluginmanager.hasplugin("xdist") else []:
+        item.add_marker(pytest.mark.xdist_group(entry_of(item)))
 
 
 @pytest.fixture(scope="session")
