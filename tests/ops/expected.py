@@ -1,6 +1,6 @@
 """Reads and writes ``expected.tsv``: the state of every cell of the board, and why where it is not a row.
 
-python -m tests.ops.expected results.jsonl ...     writes the file anew from what a run has found
+python tests/ops/expected.py results.jsonl ...     brings the file up to what a run has found, of all cells or some
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def write(states: dict[tuple[str, str, str], tuple[str, str]]) -> None:
 
 def main(paths: list[str]) -> None:
     before = read() if FILE.exists() else {}
-    states: dict[tuple[str, str, str], tuple[str, str]] = {}
+    states = dict(before)
     for path in paths:
         for text in Path(path).read_text().splitlines():
             found = json.loads(text)
