@@ -11,7 +11,6 @@ A *cell* of the board is an entry (``linalg.norm``, ``nn.functional.gelu``), a k
 
 from __future__ import annotations
 
-import itertools
 import random
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -189,10 +188,16 @@ def copied(sample: SampleInput) -> tuple[Value, tuple[Value, ...], dict[str, Val
 
 def tolerances(op: OpInfo, dtype: torch.dtype) -> tuple[float, float] | None:
     """PyTorch's own exception for this entry, the widest that it makes for any of its tests; None: its defaults."""
-    widest: tuple[float, float] | None = TOLERANCES.get(full_name(op))
     if dtype is torch.uint8 and any(part in op.name for part in ROUNDED_BYTES):
         return 0.0, 1.0
-    for decoration in op.decorators:
+    return widest_tolerance(op.decorators, dtype, TOLERANCES.get(full_name(op)))
+
+
+def widest_tolerance(
+    decorators: Iterable[Any], dtype: torch.dtype, widest: tuple[float, float] | None = None
+) -> tuple[float, float] | None:
+    """Over the decorators that PyTorch hangs on an entry of one of its databases."""
+    for decoration in decorators:
         if not isinstance(decoration, DecorateInfo):
             continue
         for decorator in decoration.decorators:
@@ -224,6 +229,24 @@ def compare(got: Value, expected: Value, tolerance: tuple[float, float] | None, 
             torch.testing.assert_close(g.detach().cpu(), e.detach(), rtol=rtol, atol=atol, equal_nan=True)
         except AssertionError as error:
             raise Disagreement(str(error)) from None
+
+
+def agree(
+    got: Value,
+    expected: Value,
+    tolerance: tuple[float, float] | None,
+    random: bool,
+    exact: Callable[[], Value] | None,
+) -> None:
+    """Raises Disagreement where ``got`` is neither near to ``expected`` nor as near to ``exact()`` as that is."""
+    try:
+        compare(got, expected, tolerance, random)
+    except Disagreement:
+        if exact is None:
+            raise
+        value, error = raised(exact)
+        if error is not None or not no_worse(got, expected, value):
+            raise
 
 
 def no_worse(got: Value, expected: Value, exact: Value) -> bool:
@@ -279,9 +302,12 @@ def samples_of(op: OpInfo, dtype: torch.dtype, grad: bool, most: int | None) -> 
     if most is None:
         yield from found
         return
-    every = list(found)
-    step = max(1, len(every) // most)
-    yield from itertools.islice(every[::step], most)
+    yield from spread(list(found), most)
+
+
+def spread(every: list[Any], most: int | None) -> list[Any]:
+    """At most so many of them, evenly from the whole list."""
+    return every[:: max(1, len(every) // most)][:most] if most is not None else every
 
 
 def higher(sample: SampleInput, dtype: torch.dtype) -> SampleInput:
@@ -328,14 +354,8 @@ def check_call(
     if factors and not isinstance(expected, Tensor) and len(expected) == factors.__code__.co_argcount:
         f = lambda *a, call=f: factors(*call(*a))  # noqa: E731
         got, expected = factors(*(t.cpu() for t in got)), factors(*expected)
-    try:
-        compare(got, expected, tolerances(op, dtype), draws(op, sample))
-    except Disagreement:
-        if dtype not in HIGHER:
-            raise
-        exact, exact_error = raised(lambda: f(*copied(higher(sample, dtype))))
-        if exact_error is not None or not no_worse(got, expected, exact):
-            raise
+    exact = (lambda: f(*copied(higher(sample, dtype)))) if dtype in HIGHER else None
+    agree(got, expected, tolerances(op, dtype), draws(op, sample), exact)
 
 
 def multiplied(u: Tensor, s: Tensor, vh: Tensor) -> Tensor:
@@ -480,6 +500,11 @@ CHECKS: dict[str, Callable[..., Iterable[Callable[[], None]]]] = {
 
 def run(entry: str, kind: str, dtype: torch.dtype, device: torch.device, most: int | None) -> Outcome:
     """One cell. ``most``: how many samples at most; None: all."""
+    return judge(CHECKS[kind](ENTRIES[entry], dtype, device, most))
+
+
+def judge(checks: Iterable[Callable[[], None]]) -> Outcome:
+    """The state of a cell with these checks; the first that disagrees ends it."""
     import torch_pjrt
 
     def counters() -> tuple[int, int]:
@@ -489,7 +514,7 @@ def run(entry: str, kind: str, dtype: torch.dtype, device: torch.device, most: i
     before = counters()
     n = 0
     refused = ""
-    for check in CHECKS[kind](ENTRIES[entry], dtype, device, most):
+    for check in checks:
         n += 1
         try:
             check()

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
 
+from ops import board, expected
+
 torch.set_num_threads(1)
 
 PARTS = 3
+EXPECTED = expected.read() if expected.FILE.exists() else {}
+
+# (entry, kind, dtype, what was found)
+Settle = Callable[[str, str, torch.dtype, board.Outcome], None]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -44,3 +53,27 @@ def device() -> torch.device:
     if os.environ.get("TORCH_PJRT_TEST_DEVICE"):
         pytest.skip("about torch_pjrt")
     return torch.device(torch_pjrt.device_name())
+
+
+@pytest.fixture
+def full(request: pytest.FixtureRequest) -> bool:
+    """Every sample, not a subset."""
+    return bool(request.config.getoption("--board") == "full")
+
+
+@pytest.fixture
+def settle(request: pytest.FixtureRequest) -> Settle:
+    """Compares what was found for a cell with ``expected.tsv``, or writes it down for ``--board-results``."""
+    results = request.config.getoption("--board-results")
+
+    def check(entry: str, kind: str, dtype: torch.dtype, found: board.Outcome) -> None:
+        name = expected.name_of(dtype)
+        if results:
+            line = {"entry": entry, "kind": kind, "dtype": name, "state": found.state, "why": found.why}
+            with (Path(results) / f"{os.getpid()}.jsonl").open("a") as file:
+                file.write(json.dumps(line) + "\n")
+            return
+        state, reason = EXPECTED.get((entry, kind, name), ("no line in expected.tsv", ""))
+        assert found.state == state, f"{found.why} (expected: {state}; {reason})"
+
+    return check

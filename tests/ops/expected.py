@@ -21,6 +21,10 @@ DEFAULT_REASONS = {
 }
 
 
+def name_of(dtype: object) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
 def read() -> dict[tuple[str, str, str], tuple[str, str]]:
     """(entry, kind, dtype) -> (state, reason)."""
     found: dict[tuple[str, str, str], tuple[str, str]] = {}
@@ -29,6 +33,11 @@ def read() -> dict[tuple[str, str, str], tuple[str, str]]:
             for dtype in line["dtypes"].split():
                 found[line["entry"], line["kind"], dtype] = line["state"], line["reason"]
     return found
+
+
+def listed(*kinds: str) -> set[tuple[str, str, str]]:
+    """The file's cells of these kinds."""
+    return {cell for cell in read() if cell[1] in kinds}
 
 
 def write(states: dict[tuple[str, str, str], tuple[str, str]]) -> None:

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import os
 import warnings
-from pathlib import Path
 
 import pytest
 import torch
 
 from ops import board, expected
+from ops.conftest import Settle
 
 CELLS = [(entry, kind, dtype) for entry in board.ENTRIES for kind, dtype in board.cells(entry)]
-EXPECTED = expected.read() if expected.FILE.exists() else {}
 # Samples of one cell in the normal run.
 FORWARD_SAMPLES = 200  # float32
 BACKWARD_SAMPLES = 12
-
-
-def name_of(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
 
 
 def samples(kind: str, dtype: torch.dtype) -> int:
@@ -29,25 +22,18 @@ def samples(kind: str, dtype: torch.dtype) -> int:
     return FORWARD_SAMPLES if dtype is torch.float32 else board.SUBSET
 
 
-@pytest.mark.parametrize(("entry", "kind", "dtype"), CELLS, ids=[f"{e}-{k}-{name_of(d)}" for e, k, d in CELLS])
-def test_cell(entry: str, kind: str, dtype: torch.dtype, device: torch.device, request: pytest.FixtureRequest) -> None:
-    most = None if request.config.getoption("--board") == "full" else samples(kind, dtype)
+@pytest.mark.parametrize(
+    ("entry", "kind", "dtype"), CELLS, ids=[f"{e}-{k}-{expected.name_of(d)}" for e, k, d in CELLS]
+)
+def test_cell(entry: str, kind: str, dtype: torch.dtype, device: torch.device, full: bool, settle: Settle) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = board.run(entry, kind, dtype, device, most)
-    results = request.config.getoption("--board-results")
-    if results:
-        line = {"entry": entry, "kind": kind, "dtype": name_of(dtype), "state": found.state, "why": found.why}
-        with (Path(results) / f"{os.getpid()}.jsonl").open("a") as file:
-            file.write(json.dumps(line) + "\n")
-        return
-    state, reason = EXPECTED.get((entry, kind, name_of(dtype)), ("no line in expected.tsv", ""))
-    assert found.state == state, f"{found.why} (expected: {state}; {reason})"
+        found = board.run(entry, kind, dtype, device, None if full else samples(kind, dtype))
+    settle(entry, kind, dtype, found)
 
 
 def test_the_file_lists_nothing_else() -> None:
-    listed = set(EXPECTED)
-    assert listed <= {(e, k, name_of(d)) for e, k, d in CELLS}
+    assert expected.listed(*board.KINDS) <= {(e, k, expected.name_of(d)) for e, k, d in CELLS}
 
 
 def test_no_row_takes_the_gradient_from_a_composite_operator() -> None:
