@@ -115,21 +115,30 @@ class KeyMaker {
         in_.key.word(uint64_t{kUndefined});
         continue;
       }
-      if (!t.is_privateuseone()) mixed_devices(in_, t);
-      in_.add_tensor(*t.unsafeGetTensorImpl(), !form_.is_out[arg]);
+      if (t.is_privateuseone())
+        in_.add_tensor(*t.unsafeGetTensorImpl(), !form_.is_out[arg]);
+      else if (form_.row->name.starts_with("_foreach_"))  // as the calls one by one would
+        host_number(t, arg);
+      else
+        mixed_devices(in_, t);
     }
   }
 
   void host_tensor(c10::IValue& v, size_t arg) {
     const at::Tensor& t = v.toTensor();
     const bool uploads = std::find(host_args_.begin(), host_args_.end(), static_cast<int>(arg)) != host_args_.end();
-    const bool written =
-        std::find(form_.mutated.begin(), form_.mutated.end(), static_cast<int>(arg)) != form_.mutated.end();
     if (uploads && t.is_cpu()) {
       v = t.to(c10::Device(c10::kPrivateUse1, static_cast<c10::DeviceIndex>(in_.device_or_current())));
       in_.add_tensor(*v.toTensor().unsafeGetTensorImpl(), true);
       return;
     }
+    host_number(t, arg);
+  }
+
+  // A 0-d CPU tensor is taken for a number, unless it is written.
+  void host_number(const at::Tensor& t, size_t arg) {
+    const bool written =
+        std::find(form_.mutated.begin(), form_.mutated.end(), static_cast<int>(arg)) != form_.mutated.end();
     if (!t.is_cpu() || t.dim() != 0 || written) mixed_devices(in_, t);
     in_.key.word(uint64_t{kHostScalar} | static_cast<uint64_t>(t.scalar_type()) << 8 |
                  static_cast<uint64_t>(t.unsafeGetTensorImpl()->is_wrapped_number()) << 16);
@@ -365,6 +374,7 @@ void raise_as_cpu_with_values(const c10::OperatorHandle& op, const torch::jit::S
 // raised.
 void raise_as_cpu(const c10::OperatorHandle& op, const torch::jit::Stack& stack, size_t n_args,
                   int64_t largest = int64_t{1} << 24 /* elements: larger arguments are not worth a copy */) {
+  if (!op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU)) return;
   torch::jit::Stack args;
   for (size_t i = stack.size() - n_args; i < stack.size(); ++i) {
     if (stack[i].isTensor() && stack[i].toTensor().defined() && stack[i].toTensor().numel() > largest) return;

@@ -162,7 +162,9 @@ void register_rows(torch::Library& lib) {
     TORCH_CHECK(op.has_value(), "row ", full, " names no operator of this PyTorch");
     add(row, *op);
     const FunctionSchema& schema = op->schema();
-    if (std::any_of(schema.arguments().begin(), schema.arguments().end(), is_written) || !row.options.mutates.empty())
+    // Where the row says what the results are, PyTorch's own out= forms resize and copy.
+    if (std::any_of(schema.arguments().begin(), schema.arguments().end(), is_written) || !row.options.mutates.empty() ||
+        !row.options.asks_meta)
       continue;
     if (const auto in_place = dispatcher.findSchema({base + "_", overload});
         in_place && same_order(schema, in_place->schema()) &&

@@ -298,7 +298,8 @@ void Lowering::call(const c10::OperatorHandle& op, const Form& form, torch::jit:
   const auto& schema = op.schema();
   const torch::jit::Stack arguments = stack;
   // 1. Sizes, dtypes and argument errors: PyTorch's own meta kernel, on the arguments' stand-ins.
-  {
+  const bool asks_meta = form.row->options.asks_meta;
+  if (asks_meta) {
     const at::AutoDispatchBelowADInplaceOrView below;
     const c10::OperatorHandle& meta = form.meta ? *form.meta : op;
     const bool only_writes =
@@ -315,7 +316,7 @@ void Lowering::call(const c10::OperatorHandle& op, const Form& form, torch::jit:
   }
   // 2. The types of the results: fresh returns first, then what is written.
   std::vector<at::Tensor> results;
-  for (size_t i = 0; i < schema.returns().size(); ++i)
+  for (size_t i = 0; asks_meta && i < schema.returns().size(); ++i)
     if (schema.returns()[i].alias_info() == nullptr) flatten(stack[i], results);
   for (int m : form.mutated) {
     const c10::IValue& written = arguments[static_cast<size_t>(m)];
@@ -340,6 +341,14 @@ void Lowering::call(const c10::OperatorHandle& op, const Form& form, torch::jit:
     return state;
   });
   const hlo::Values values = form.row->lower(c);
+  if (!asks_meta) {
+    stack.clear();
+    for (const Value& v : values) {
+      results.push_back(v ? at::empty(v.dims(), at::TensorOptions(to_scalar_type(v.dtype())).device(at::kMeta))
+                          : at::Tensor());
+      stack.emplace_back(results.back());
+    }
+  }
   TPJ_ASSERT(values.size() <= results.size(), name_, ": the row returns ", values.size(), " values for ",
              results.size(), " results");
   // 4. Their values.

@@ -43,6 +43,9 @@ struct Row {
     std::vector<std::string_view> mutates = {};
     // Operator (same arguments) whose meta kernel describes the results, where this one has none.
     std::string_view meta = {};
+    // False: PyTorch has no meta kernel, or one that fails. The row's values say what the results are, an empty one
+    // that there is none, and the row checks its arguments. Only for operators that write nothing.
+    bool asks_meta = true;
     // May write to a tensor that overlaps itself (PyTorch allows it for fills and index_put).
     bool may_overlap = false;
     Positions positions = Positions::kNone;
@@ -79,6 +82,7 @@ std::vector<Row> pointwise_rows();
 std::vector<Row> polynomial_rows();
 std::vector<Row> qr_rows();
 std::vector<Row> random_rows();
+std::vector<Row> recurrent_rows();
 std::vector<Row> reduce_rows();
 std::vector<Row> sort_scan_rows();
 std::vector<Row> unary_rows();

@@ -22,6 +22,20 @@ def new_compiles(pjrt: ModuleType, call: Callable[[], object]) -> int:
     return pjrt.stats()["compiles"] - before
 
 
+def test_lists_take_numbers_on_the_cpu_as_inputs(device: torch.device, pjrt: ModuleType) -> None:
+    """As the calls one by one do: Adagrad with a learning rate in a tensor makes such lists."""
+    lists = [torch.ones(3, 29, device=device), torch.ones(29, device=device)]
+
+    def update(value: float) -> None:
+        torch._foreach_mul_(lists, [torch.tensor(value), torch.tensor(value + 1)])
+
+    assert new_compiles(pjrt, lambda: update(2.0)) == 1
+    assert new_compiles(pjrt, lambda: update(3.0)) == 0
+    assert lists[0].cpu().eq(6).all() and lists[1].cpu().eq(12).all()
+    with pytest.raises(RuntimeError, match="same device"):
+        torch._foreach_mul_(lists, [torch.ones(29), torch.tensor(1.0)])
+
+
 def test_a_thousand_learning_rates_compile_once(device: torch.device, pjrt: ModuleType) -> None:
     parameter, gradient = torch.ones(23, device=device), torch.ones(23, device=device)
 
