@@ -9,6 +9,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "reference" / "operators.md"
+# Kinds of line that are about other databases of PyTorch than that of operators.
+DATABASES = {"module": "`module_db`", "optimizer": "`optim_db`"}
 STATES = ["row", "decomposed", "fallback", "unsupported", "wrong"]
 MEANING = {
     "row": "one of our programs",
@@ -19,12 +21,22 @@ MEANING = {
 }
 
 
+def table(counts: dict[str, Counter[str]], kinds: list[str], heads: list[str]) -> list[str]:
+    """How many cells of each kind are in each state."""
+    out = ["| state | meaning | " + " | ".join(heads) + " |", "|---|---|" + "---|" * len(kinds)]
+    for state in STATES:
+        cells = " | ".join(str(counts[kind][state]) for kind in kinds)
+        out.append(f"| {state} | {MEANING[state]} | {cells} |")
+    return out
+
+
 def page() -> str:
     with (ROOT / "tests" / "ops" / "expected.tsv").open(newline="") as file:
         lines = list(csv.DictReader(file, delimiter="\t"))
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for line in lines:
         counts[line["kind"]][line["state"]] += len(line["dtypes"].split())
+    kinds = [kind for kind in counts if kind not in DATABASES]
     out = [
         "# Operators",
         "",
@@ -32,12 +44,16 @@ def page() -> str:
         "PyTorch's operator database (`op_db` of torch 2.13.0), on the default CPU plugin. A cell is an entry, a kind",
         "of check and a dtype.",
         "",
-        "| state | meaning | " + " | ".join(counts) + " |",
-        "|---|---|" + "---|" * len(counts),
+        *table(counts, kinds, kinds),
+        "",
+        "## Modules and optimizers",
+        "",
+        "A cell is a module of `torch.nn` with a dtype: results, gradients and buffers in training and in evaluation",
+        "mode; or an optimizer with one of its implementations: parameters and state after some steps, with each",
+        "configuration.",
+        "",
+        *table(counts, list(DATABASES), [f"{kind} ({name})" for kind, name in DATABASES.items()]),
     ]
-    for state in STATES:
-        cells = " | ".join(str(counts[kind][state]) for kind in counts)
-        out.append(f"| {state} | {MEANING[state]} | {cells} |")
     out += ["", "## Whatever is not a row", "", "| entry | kind | state | dtypes | why |", "|---|---|---|---|---|"]
     for line in lines:
         if line["state"] != "row":

@@ -22,9 +22,7 @@ def samples(kind: str, dtype: torch.dtype) -> int:
     return FORWARD_SAMPLES if dtype is torch.float32 else board.SUBSET
 
 
-@pytest.mark.parametrize(
-    ("entry", "kind", "dtype"), CELLS, ids=[f"{e}-{k}-{expected.name_of(d)}" for e, k, d in CELLS]
-)
+@pytest.mark.parametrize(("entry", "kind", "dtype"), CELLS, ids=[f"{e}-{k}-{expected.name_of(d)}" for e, k, d in CELLS])
 def test_cell(entry: str, kind: str, dtype: torch.dtype, device: torch.device, full: bool, settle: Settle) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
