@@ -83,6 +83,9 @@ std::unique_ptr<exec::Program> compile(const c10::OperatorHandle& op, const exec
               " outputs");
     for (size_t i = 0; i < results.size(); ++i) {
       const at::Tensor& to = arguments[static_cast<size_t>(form.mutated[i])].toTensor();
+      TPJ_CHECK(
+          !form.is_out[static_cast<size_t>(form.mutated[i])] || to.scalar_type() == results[i].toTensor().scalar_type(),
+          name, ": out= of another dtype");  // which not every kernel takes
       if (to.sizes() != results[i].toTensor().sizes()) to.resize_(results[i].toTensor().sizes());
       lowering.copy(to, results[i].toTensor());
       if (i < op.schema().returns().size()) returns.push_back(to);

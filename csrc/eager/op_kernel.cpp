@@ -328,10 +328,11 @@ void check_overlap(const exec::Form& form, const torch::jit::Stack& stack, size_
 
 namespace {
 
-// CPU stand-ins for an argument: same geometry, no contents that could matter.
+// CPU stand-ins for an argument: same geometry. Contents only of what is taken for a number, which may not fit.
 c10::IValue host_argument(const c10::IValue& v) {
   const auto stand_in = [](const at::Tensor& t) {
     if (!t.defined() || !t.is_privateuseone()) return t;
+    if (t.dim() == 0) return t.cpu();
     return at::empty_strided(t.sizes(), t.strides(), t.options().device(at::kCPU)).zero_();
   };
   if (v.isTensor()) return stand_in(v.toTensor());
@@ -405,6 +406,31 @@ bool refused(const lower::Row& row, std::span<const c10::IValue> args) {
   return first && row.options.refuses(numbers, *first);
 }
 
+// PyTorch's meta kernels let more dtypes of out= pass than its kernels do: some cast. Where such a tensor has not the
+// dtype of the result, the CPU's kernel says whether that is a mistake.
+void check_out_dtypes(const c10::OperatorHandle& op, const exec::Form& form, const torch::jit::Stack& meta_arguments,
+                      const torch::jit::Stack& stack) {
+  if (std::find(form.is_out.begin(), form.is_out.end(), true) == form.is_out.end() || form.meta) return;
+  const std::string row(form.row->name);
+  const size_t dot = std::min(row.find('.'), row.size());
+  const auto functional = c10::Dispatcher::singleton().findSchema(
+      {"aten::" + row.substr(0, dot), dot < row.size() ? row.substr(dot + 1) : ""});
+  torch::jit::Stack results;
+  std::vector<c10::ScalarType> given;
+  for (size_t i = 0; i < meta_arguments.size(); ++i) {
+    if (!form.is_out[i])
+      results.push_back(meta_arguments[i]);
+    else if (meta_arguments[i].isTensor())
+      given.push_back(meta_arguments[i].toTensor().scalar_type());
+  }
+  if (!functional || functional->schema().arguments().size() != results.size()) return;
+  const at::AutoDispatchBelowADInplaceOrView below;
+  functional->redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &results);
+  for (size_t k = 0; k < std::min(given.size(), results.size()); ++k)
+    if (results[k].isTensor() && results[k].toTensor().defined() && results[k].toTensor().scalar_type() != given[k])
+      return raise_as_cpu(op, stack, form.is_out.size());
+}
+
 }  // namespace
 
 pjrt::Options overrides_for(std::string_view text) {
@@ -420,6 +446,7 @@ std::unique_ptr<exec::Program> OpKernel::compile(const c10::OperatorHandle& op, 
   check_overlap(form_, stack, n_args_);
   exec::Lowering lowering(name_, inputs.device_or_current());
   const torch::jit::Stack arguments = meta_arguments(lowering, form_, inputs, stack);
+  check_out_dtypes(op, form_, arguments, stack);
   torch::jit::Stack returns = arguments;
   lowering.call(op, form_, returns, true);
   const torch::jit::Stack originals(stack.end() - static_cast<std::ptrdiff_t>(n_args_), stack.end());

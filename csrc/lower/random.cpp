@@ -252,10 +252,12 @@ Values multinomial(Call& c) {
   TPJ_CHECK(is_float(c.type(0).dtype), "multinomial: probabilities of ", info(c.type(0).dtype).name);
   Builder& b = c.b;
   const int64_t samples = c.integer(1);
+  TPJ_CHECK(samples > 0, "cannot sample n_sample <= 0 samples");
   const bool replacement = c.flag(2);
   const DType t = draw_type(c.type(0).dtype);
   const Value p = c.tensor(0, t);
   const int64_t last = p.rank() - 1, n = p.dim(last);
+  TPJ_CHECK(n <= int64_t{1} << 24, "number of categories cannot exceed 2^24");
   const Dims& out = c.result_dims();
   if (c.result().numel() == 0) return {b.constant(c.result(), 0)};
   if (!replacement) {

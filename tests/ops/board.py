@@ -12,6 +12,7 @@ A *cell* of the board is an entry (``linalg.norm``, ``nn.functional.gelu``), a k
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -487,7 +488,7 @@ def unpacked(call: tuple[Value, tuple[Value, ...], dict[str, Value]]) -> tuple[t
 def neutral(text: str, device: torch.device) -> str:
     """An error's first line without what must differ: the device's name."""
     first = text.splitlines()[0] if text else ""
-    return first.replace(f"{device.type}:0", "DEVICE").replace(device.type, "DEVICE")
+    return re.sub(rf"\b{device.type}(:0)?\b", "DEVICE", first)
 
 
 CHECKS: dict[str, Callable[..., Iterable[Callable[[], None]]]] = {

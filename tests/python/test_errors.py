@@ -71,8 +71,20 @@ MISTAKES: dict[str, Call] = {
     "subtraction of booleans": lambda t: t(3, dtype=torch.bool) - t(3, dtype=torch.bool),
     "bitwise operator on floats": lambda t: t(3) & t(3),
     "out= of a wrong dtype": lambda t: torch.add(t(2), t(2), out=t(2, dtype=torch.int64)),
+    "out= of a wrong dtype where a meta kernel would cast": lambda t: torch.aminmax(
+        t(2), out=(t(dtype=torch.float64), t(dtype=torch.float64))
+    ),
+    "out= of a wrong dtype with a result of another one": lambda t: torch.complex(
+        t(2), t(2), out=t(2, dtype=torch.complex128)
+    ),
+    "out= of a wrong dtype in a decomposition": lambda t: torch.linalg.cross(
+        t(2, 3), t(2, 3), out=t(2, 3, dtype=torch.float64)
+    ),
     "where with a float condition": lambda t: torch.where(t(2), t(2), t(2)),
     "masked_fill with a float mask": lambda t: t(2).masked_fill(t(2), 1.0),
+    "masked_fill of integers with a complex tensor": lambda t: t(2, dtype=torch.int64).masked_fill(
+        t(2, dtype=torch.bool), t(dtype=torch.complex64) * 1j
+    ),
     "gather with a float index": lambda t: t(2, 2).gather(0, t(2, 2)),
     "index with a float": lambda t: t(2)[t(2)],
     "index with a mask of another shape": lambda t: t(2, 3)[t(3, dtype=torch.bool)],
@@ -106,6 +118,8 @@ MISTAKES: dict[str, Call] = {
     "dropout of a bad probability": lambda t: functional.dropout(t(2), 1.5),
     "uniform_ of a bad range": lambda t: t(2).uniform_(2, 1),
     "normal_ of a negative deviation": lambda t: t(2).normal_(0, -1),
+    "multinomial of none": lambda t: torch.multinomial(t(3), 0),
+    "multinomial into floats": lambda t: torch.multinomial(t(3), 1, out=t(1)),
     "multinomial of too many": lambda t: torch.multinomial(t(3), 5),
 }
 
@@ -170,6 +184,17 @@ def test_a_number_is_refused_although_the_program_exists(
     expected = [outcome("cpu", v) for v in values]
     assert None in expected and any(expected), "the test is wrong: all the same on the CPU"
     assert [outcome(device, v) for v in values] == expected
+
+
+def test_out_of_another_dtype_that_the_cpu_casts_to_is_taken(device: torch.device, no_fallbacks: None) -> None:
+    x = torch.tensor([1.5, -2.0], device=device)
+    for dtype in (torch.float64, torch.bfloat16, torch.complex64):
+        out = torch.zeros(2, dtype=dtype, device=device)
+        torch.add(x, 1, out=out)
+        assert out.tolist() == [2.5, -1.0]
+    index = torch.zeros((), dtype=torch.int64, device=device)
+    torch.argmax(x, out=index)
+    assert index.item() == 0
 
 
 def test_a_failed_in_place_call_changes_nothing(device: torch.device) -> None:
