@@ -425,7 +425,11 @@ void check_out_dtypes(const c10::OperatorHandle& op, const exec::Form& form, con
   }
   if (!functional || functional->schema().arguments().size() != results.size()) return;
   const at::AutoDispatchBelowADInplaceOrView below;
-  functional->redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &results);
+  try {
+    functional->redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &results);
+  } catch (const c10::NotImplementedError&) {
+    return;  // only the out= form has a meta kernel
+  }
   for (size_t k = 0; k < std::min(given.size(), results.size()); ++k)
     if (results[k].isTensor() && results[k].toTensor().defined() && results[k].toTensor().scalar_type() != given[k])
       return raise_as_cpu(op, stack, form.is_out.size());
