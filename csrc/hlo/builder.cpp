@@ -1,6 +1,7 @@
 #include "hlo/builder.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 #include "hlo/literal.h"
@@ -64,6 +65,14 @@ void append_uses(const Region& region, std::vector<int>& uses) {
   for (const Value& v : region.results) uses.push_back(v.id);
 }
 
+// Operations of ordered numbers: PyTorch refuses complex ones, and XLA's CPU plugin crashes on some (remainder).
+bool is_for_reals(std::string_view name) {
+  constexpr std::array<std::string_view, 8> kNames{
+      "stablehlo.atan2",   "stablehlo.cbrt",    "stablehlo.ceil",      "stablehlo.floor",
+      "stablehlo.maximum", "stablehlo.minimum", "stablehlo.remainder", "stablehlo.round_nearest_even"};
+  return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
+}
+
 }  // namespace
 
 std::string i64_array(const Dims& values) {
@@ -83,6 +92,7 @@ Builder::Builder() { open_.push_back(&main_); }
 
 Values Builder::emit(std::string_view name, const Values& operands, const std::vector<Type>& results, std::string attrs,
                      std::vector<Region> regions) {
+  TPJ_CHECK(operands.empty() || !is_complex(operands[0].dtype()) || !is_for_reals(name), name, " of complex numbers");
   Op op;
   op.name = name;
   for (const Value& v : operands) {
@@ -154,6 +164,7 @@ Value Builder::is_finite(const Value& x) { return emit1("stablehlo.is_finite", {
 
 Value Builder::compare(Cmp dir, const Value& x, const Value& y) {
   TPJ_ASSERT(x.type == y.type, "compare ", x.type.str(), " with ", y.type.str());
+  TPJ_CHECK(!is_complex(x.dtype()) || dir == Cmp::EQ || dir == Cmp::NE, "complex numbers have no order");
   return emit1("stablehlo.compare", {x, y}, {DType::Bool, x.dims()}, compare_attrs(dir, compare_type(x.dtype())));
 }
 

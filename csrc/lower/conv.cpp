@@ -40,6 +40,13 @@ hlo::ConvDims conv_dims(int64_t spatial) {
   return d;
 }
 
+// What PyTorch's own kernels ask of an output padding; its meta kernel does not.
+void check_output_padding(const Conv& k) {
+  for (size_t i = 0; k.transposed && i < k.output_padding.size(); ++i)
+    TPJ_CHECK(k.output_padding[i] >= 0 && k.output_padding[i] < std::max(k.stride[i], k.dilation[i]),
+              "output padding must be smaller than either stride or dilation, but got ", k.output_padding[i]);
+}
+
 Value forward(Builder& b, const Conv& k, const Value& x, const Value& weight, const Dims& result) {
   hlo::ConvDims d = conv_dims(k.spatial);
   d.strides = k.stride, d.rhs_dilation = k.dilation, d.feature_groups = k.groups;
@@ -163,6 +170,7 @@ Values convolution(Call& c) {
   const Value x = batched(b, c.tensor(0, t), weight.rank());
   const Conv k = conv_of(c, 3, weight.rank() - 2);
   for (int64_t p : k.padding) TPJ_CHECK(p >= 0, "convolution: negative padding ", p);
+  check_output_padding(k);
   Dims result = c.result_dims();
   if (static_cast<int64_t>(result.size()) < weight.rank()) result.insert(result.begin(), 1);
   Value y;
