@@ -70,8 +70,9 @@ void grow_storage(c10::TensorImpl* impl) {
 const at::Tensor& resize_(const at::Tensor& self, c10::IntArrayRef size, std::optional<c10::MemoryFormat> format) {
   auto* impl = self.unsafeGetTensorImpl();
   const auto old_bytes = static_cast<int64_t>(impl->unsafe_storage().nbytes());
-  impl->set_sizes_contiguous(size);
-  if (format && *format != c10::MemoryFormat::Contiguous) {
+  // The strides stay where the sizes do.
+  if (self.sizes() != size) impl->set_sizes_contiguous(size);
+  if (format) {
     TORCH_CHECK(*format != c10::MemoryFormat::Preserve, "Unsupported memory format", *format);
     impl->empty_tensor_restride(*format);
   }

@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import random
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import hypothesis

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from agree import agree, normal
+from conftest import OTHER_DEVICE
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -196,13 +197,23 @@ def test_embeddings_obey_every_option_at_every_width(options: dict[str, object],
         )
 
 
-def test_a_masked_fill_of_an_expanded_tensor_warns_as_on_the_cpu(device: torch.device) -> None:
+MASK = torch.tensor([[True, False, True], [False, False, True]])
+
+
+def test_a_masked_fill_of_an_expanded_tensor(device: torch.device) -> None:
     # https://github.com/pytorch/pytorch/issues/12230
-    mask = torch.tensor([[True, False, True], [False, False, True]])
-    agree(lambda x, m: x.expand(2, 3).masked_fill(m, 5.0), device, torch.zeros(1, 3), mask)
-    for where in ("cpu", device):
-        with pytest.warns(UserWarning, match="masked_fill_ on expanded tensors is deprecated"):
-            torch.zeros(1, 3, device=where).expand(2, 3).masked_fill_(mask.to(where), 5.0)
+    agree(lambda x, m: x.expand(2, 3).masked_fill(m, 5.0), device, torch.zeros(1, 3), MASK)
+
+
+@pytest.mark.xfail(
+    OTHER_DEVICE is None,
+    strict=True,
+    reason="the device refuses a write through an expanded tensor; the CPU warns that this is deprecated",
+)
+def test_a_masked_fill_of_an_expanded_tensor_in_place_warns(device: torch.device) -> None:
+    # https://github.com/pytorch/pytorch/issues/12230
+    with pytest.warns(UserWarning, match="masked_fill_ on expanded tensors is deprecated"):
+        torch.zeros(1, 3, device=device).expand(2, 3).masked_fill_(MASK.to(device), 5.0)
 
 
 @pytest.mark.parametrize("reduce", ["sum", "mean", "amax", "amin", "prod"])

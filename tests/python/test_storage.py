@@ -84,6 +84,16 @@ def test_resizing_a_tensor_keeps_the_front(device: torch.device) -> None:
     assert x.flatten()[:6].tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
 
 
+def test_resizing_to_the_same_size_keeps_the_strides(device: torch.device) -> None:
+    x = torch.arange(12.0, device=device)[1::2]
+    x.resize_(6)
+    assert x.stride() == (2,)
+    assert x.tolist() == [1.0, 3.0, 5.0, 7.0, 9.0, 11.0]
+    y = torch.arange(6.0, device=device).reshape(2, 3).t()
+    y.resize_(3, 2, memory_format=torch.contiguous_format)
+    assert y.tolist() == [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]]
+
+
 def test_set_makes_two_tensors_share(device: torch.device) -> None:
     x = torch.arange(6.0, device=device)
     y = torch.empty(0, device=device)

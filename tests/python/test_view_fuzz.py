@@ -28,7 +28,7 @@ from torch import Tensor
 
 EXAMPLES = int(os.environ.get("TORCH_PJRT_FUZZ_EXAMPLES", "720"))
 SEED = os.environ.get("TORCH_PJRT_FUZZ_SEED", "0")
-LONGEST = 12  # steps
+LONGEST = 10  # steps
 MOST_TENSORS = 6
 
 # What each kind of program starts from: lines that append to `t`.
