@@ -47,7 +47,8 @@ def test_a_file_is_loaded_by_every_kind_of_location(saved_on: str, weights_only:
 
 
 @pytest.mark.xfail(
-    strict=True, reason="PyTorch prints from a copy on the CPU only for the devices in its own list (torch/_tensor_str.py)"
+    strict=True,
+    reason="PyTorch prints from a copy on the CPU only for the devices in its own list (torch/_tensor_str.py)",
 )
 def test_printing_compiles_nothing(device: torch.device, pjrt: ModuleType) -> None:
     # https://github.com/pytorch/pytorch/pull/71147, https://github.com/ankane/torch.rb/issues/50
