@@ -85,6 +85,7 @@ std::vector<Row> random_rows();
 std::vector<Row> recurrent_rows();
 std::vector<Row> reduce_rows();
 std::vector<Row> sort_scan_rows();
+std::vector<Row> special_rows();
 std::vector<Row> unary_rows();
 std::vector<Row> view_copy_rows();
 

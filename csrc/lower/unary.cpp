@@ -247,13 +247,6 @@ Value hurwitz_zeta(Builder& b, const Value& x, int64_t s) {
   return sum;
 }
 
-// The modified Bessel function I1, and e^-|x| times it.
-Values bessel_i1(Call& c) {
-  Builder& b = c.b;
-  const Value x = float_input(c);
-  return {b.mul(b.chlo("bessel_i1e", {x}), b.exp(b.abs(x)))};
-}
-
 // (n, self): (-1)^(n + 1) n! zeta(n + 1, x). Of trigamma, the left half by reflection.
 template <size_t self, size_t order>
 Values polygamma(Call& c) {
@@ -321,8 +314,6 @@ std::vector<Row> unary_rows() {
       {"sinc", sinc},
       {"sinh", sinh},
       {"special_entr", entropy},
-      {"special_i1", bessel_i1},
-      {"special_i1e", chlo_function<"bessel_i1e">},
       {"sqrt", float_function<&Builder::sqrt>},
       {"tan", float_function<&Builder::tan>},
       {"tanh", float_function<&Builder::tanh>},
