@@ -1,4 +1,4 @@
-// Operators that make or reshape storages and views. No program runs here.
+// Operators that make or reshape storages and views, and factories that need more than a row.
 #include <ATen/ATen.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/NativeFunctions.h>
@@ -139,6 +139,32 @@ at::Tensor& arange(const at::Scalar& start, const at::Scalar& end, const at::Sca
   return out;
 }
 
+// PyTorch has a kernel for each kind of device behind its own function, which still does what needs none: errors, and
+// lengths below 2. (https://en.wikipedia.org/wiki/Kaiser_window)
+at::Tensor kaiser_window(int64_t length, bool periodic, double beta, std::optional<at::ScalarType> dtype,
+                         std::optional<at::Layout> layout, std::optional<at::Device> device, std::optional<bool> pin) {
+  const at::ScalarType type = dtype.value_or(c10::typeMetaToScalarType(at::get_default_dtype()));
+  if (length < 2 || !at::isFloatingType(type) || layout.value_or(at::kStrided) != at::kStrided)
+    return at::native::kaiser_window(length, periodic, beta, dtype, layout, device, pin);
+  const at::ScalarType wide = type == at::kDouble ? at::kDouble : at::kFloat;
+  const double middle = static_cast<double>(periodic ? length : length - 1) / 2;
+  const at::Tensor place = at::arange(length, wide, layout, device, pin).sub_(middle).div_(middle);
+  return at::i0(place.square_().neg_().add_(1).sqrt_().mul_(beta))
+      .div_(at::i0(at::scalar_tensor(beta, place.options())))
+      .to(type);
+}
+
+at::Tensor kaiser_window_periodic(int64_t length, bool periodic, std::optional<at::ScalarType> dtype,
+                                  std::optional<at::Layout> layout, std::optional<at::Device> device,
+                                  std::optional<bool> pin) {
+  return kaiser_window(length, periodic, 12.0, dtype, layout, device, pin);
+}
+
+at::Tensor kaiser_window_default(int64_t length, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
+                                 std::optional<at::Device> device, std::optional<bool> pin) {
+  return kaiser_window(length, true, 12.0, dtype, layout, device, pin);
+}
+
 // Module.to() keeps the identity of parameters (tied weights) when this says yes; our tensors are plain TensorImpls.
 bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& from) {
   const auto plain = [](const at::Tensor& t) {
@@ -159,6 +185,9 @@ void register_storage_ops(torch::Library& lib) {
   lib.impl("as_strided", &as_strided);
   lib.impl("empty.memory_format", &empty);
   lib.impl("empty_strided", &empty_strided);
+  lib.impl("kaiser_window", &kaiser_window_default);
+  lib.impl("kaiser_window.beta", &kaiser_window);
+  lib.impl("kaiser_window.periodic", &kaiser_window_periodic);
   lib.impl("record_stream", &record_stream);
   lib.impl("resize_", &resize_);
   lib.impl("set_", &set_empty);
