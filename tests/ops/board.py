@@ -73,6 +73,9 @@ FACTORS: dict[str, Callable[..., tuple[Tensor, ...]]] = {
 TOLERANCES = {
     "erfinv": (1e-5, 1e-5),  # its slope has no bound at the ends: gradients there are in the thousands
     "linalg.householder_product": (1e-4, 1e-4),  # a long chain of products in the backward
+    # The CPU is off by 7e-7 in float64 beyond 5; tests/python/test_special.py has exact numbers.
+    "special.bessel_j0": (1.3e-6, 1e-5),
+    "special.bessel_y1": (1.3e-6, 1e-5),
 }
 ROUNDED_BYTES = ("interpolate", "upsample")  # uint8: the CPU rounds after each dimension, we at the end
 # Arguments that must be on the CPU, whatever the device.
