@@ -205,14 +205,6 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
   return host_view(self).clone().item();
 }
 
-// The size of these results is data: the inputs are read on the host, the result is uploaded. On a plugin whose memory
-// is the host's nothing is copied but the result.
-at::Tensor masked_select(const at::Tensor& self, const at::Tensor& mask) {
-  return at::masked_select(host_view(self), mask.is_cpu() ? mask : host_view(mask)).to(self.device());
-}
-
-at::Tensor nonzero(const at::Tensor& self) { return at::nonzero(host_view(self)).to(self.device()); }
-
 bool equal(const at::Tensor& self, const at::Tensor& other) {
   TORCH_CHECK(self.device() == other.device() && self.dtype() == other.dtype(),
               "Expected all tensors to be on the same device, but found at least two devices, ", self.device(), " and ",
@@ -228,8 +220,6 @@ void register_copy_ops(torch::Library& lib) {
   lib.impl("_copy_from_and_resize", &copy_from_and_resize);
   lib.impl("_local_scalar_dense", &local_scalar_dense);
   lib.impl("equal", &equal);
-  lib.impl("masked_select", &masked_select);
-  lib.impl("nonzero", &nonzero);
   // The copy resolves lazy conjugation and negation itself; without this a read of such a view would recurse.
   static auto& keep = *new std::vector<torch::Library>;
   for (const auto key : {c10::DispatchKey::Conjugate, c10::DispatchKey::Negative}) {

@@ -18,6 +18,11 @@ const exec::Form* find_form(const std::string& overload);
 // For keys of operators without a row: every number is part of the key, since a decomposition may look at it.
 exec::Form form_without_row(const c10::FunctionSchema& schema);
 
+// counted.cpp: operators whose results' sizes are data: of rows that say so, their out= forms, and some without a row.
+torch::CppFunction counted_function(const lower::Row& row, const c10::OperatorHandle& op);
+torch::CppFunction out_function(const c10::OperatorHandle& functional);
+void register_counted(torch::Library& lib);
+
 // decomposed.cpp: PyTorch's decomposition, traced once for each key. False when there is none: nothing was done.
 bool run_decomposed(const c10::OperatorHandle& op, torch::jit::Stack& stack);
 

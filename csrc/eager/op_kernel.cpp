@@ -371,10 +371,9 @@ void raise_as_cpu_with_values(const c10::OperatorHandle& op, const torch::jit::S
   op.callBoxed(args);
 }
 
-// A call failed before it ran. The CPU's kernel words the mistake best: if the same call fails there, that error is
-// raised.
-void raise_as_cpu(const c10::OperatorHandle& op, const torch::jit::Stack& stack, size_t n_args,
-                  int64_t largest = int64_t{1} << 24 /* elements: larger arguments are not worth a copy */) {
+}  // namespace
+
+void raise_as_cpu(const c10::OperatorHandle& op, const torch::jit::Stack& stack, size_t n_args, int64_t largest) {
   if (!op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU)) return;
   torch::jit::Stack args;
   for (size_t i = stack.size() - n_args; i < stack.size(); ++i) {
@@ -384,6 +383,8 @@ void raise_as_cpu(const c10::OperatorHandle& op, const torch::jit::Stack& stack,
   const at::AutoDispatchBelowADInplaceOrView below;
   op.callBoxed(args);
 }
+
+namespace {
 
 // Does the row refuse the numbers among these arguments?
 bool refused(const lower::Row& row, std::span<const c10::IValue> args) {

@@ -48,6 +48,11 @@ torch::jit::Stack meta_arguments(exec::Lowering& lowering, const exec::Form& for
 std::string miss_reason(const void* op, const exec::Inputs& inputs, const c10::OperatorHandle& handle,
                         const torch::jit::Stack& stack);
 
+// A call failed before it ran. The CPU's kernel words the mistake best: if the same call fails there, that error is
+// raised.
+void raise_as_cpu(const c10::OperatorHandle& op, const torch::jit::Stack& stack, size_t n_args,
+                  int64_t largest = int64_t{1} << 24 /* elements: larger arguments are not worth a copy */);
+
 // The plugin's compiler overrides, if the program needs them.
 pjrt::Options overrides_for(std::string_view text);
 

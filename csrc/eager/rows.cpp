@@ -146,11 +146,12 @@ void register_rows(torch::Library& lib) {
 
   const auto add = [&](const lower::Row& row, const OperatorHandle& op) {
     const std::string name = c10::toString(op.operator_name());
-    forms()[name] = make_form(row, op.schema());
+    const bool counted = !row.options.cuts.empty();
+    if (!counted) forms()[name] = make_form(row, op.schema());  // no graph can hold it
     TORCH_CHECK(registered().emplace(name, row.name).second, "two rows serve ", name, ": ", registered()[name], " and ",
                 row.name);
     if (row.name == "arange.start_out") return;  // storage_ops.cpp: its size depends on its numbers
-    lib.impl(name.c_str(), make_function(row, op));
+    lib.impl(name.c_str(), counted ? counted_function(row, op) : make_function(row, op));
   };
   for (const lower::Row& row : lower::rows()) {
     if (row.options.internal) continue;
@@ -170,9 +171,14 @@ void register_rows(torch::Library& lib) {
         in_place && same_order(schema, in_place->schema()) &&
         !lower::find_row(full.substr(0, dot) + "_" + full.substr(std::min(dot, full.size()))))
       add(row, *in_place);
-    for (const OperatorHandle& other : overloads[base])
-      if (is_out_form(schema, other.schema()) && !lower::find_row(c10::toString(other.operator_name()).substr(6)))
+    for (const OperatorHandle& other : overloads[base]) {
+      const std::string name = c10::toString(other.operator_name());
+      if (!is_out_form(schema, other.schema()) || lower::find_row(name.substr(6))) continue;
+      if (row.options.cuts.empty())
         add(row, other);
+      else
+        lib.impl(name.c_str(), out_function(*op));
+    }
   }
 }
 

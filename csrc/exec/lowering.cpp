@@ -293,27 +293,34 @@ lower::Arg Lowering::make_arg(const c10::IValue& v, const Form& form, size_t arg
   return a;
 }
 
+namespace {
+
+// PyTorch's own meta kernel on the arguments' stand-ins; leaves the returns on the stack.
+void call_meta(const c10::OperatorHandle& op, const Form& form, torch::jit::Stack& stack) {
+  const auto& returns = op.schema().returns();
+  const torch::jit::Stack arguments = stack;
+  const at::AutoDispatchBelowADInplaceOrView below;
+  const c10::OperatorHandle& meta = form.meta ? *form.meta : op;
+  const bool only_writes = std::all_of(returns.begin(), returns.end(), [](const auto& r) { return r.alias_info(); });
+  try {
+    meta.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &stack);
+  } catch (const c10::NotImplementedError&) {
+    if (!only_writes) throw;
+    // In-place without a meta kernel: the results are the arguments.
+    stack.clear();
+    for (size_t i = 0; i < returns.size(); ++i) stack.push_back(arguments[static_cast<size_t>(form.mutated[i])]);
+  }
+}
+
+}  // namespace
+
 void Lowering::call(const c10::OperatorHandle& op, const Form& form, torch::jit::Stack& stack,
                     bool numbers_are_inputs) {
   const auto& schema = op.schema();
   const torch::jit::Stack arguments = stack;
-  // 1. Sizes, dtypes and argument errors: PyTorch's own meta kernel, on the arguments' stand-ins.
-  const bool asks_meta = form.row->options.asks_meta;
-  if (asks_meta) {
-    const at::AutoDispatchBelowADInplaceOrView below;
-    const c10::OperatorHandle& meta = form.meta ? *form.meta : op;
-    const bool only_writes =
-        std::all_of(schema.returns().begin(), schema.returns().end(), [](const auto& r) { return r.alias_info(); });
-    try {
-      meta.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &stack);
-    } catch (const c10::NotImplementedError&) {
-      if (!only_writes) throw;
-      // In-place without a meta kernel: the results are the arguments.
-      stack.clear();
-      for (size_t i = 0; i < schema.returns().size(); ++i)
-        stack.push_back(arguments[static_cast<size_t>(form.mutated[i])]);
-    }
-  }
+  // 1. Sizes, dtypes and argument errors.
+  const bool asks_meta = form.row->options.asks_meta && form.row->options.cuts.empty();
+  if (asks_meta) call_meta(op, form, stack);
   // 2. The types of the results: fresh returns first, then what is written.
   std::vector<at::Tensor> results;
   for (size_t i = 0; asks_meta && i < schema.returns().size(); ++i)

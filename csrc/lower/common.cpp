@@ -61,4 +61,14 @@ Value cast(Builder& b, const Value& x, DType to) {
   return b.convert(x, to);
 }
 
+Dims broadcast_sizes(const std::vector<Dims>& shapes) {
+  size_t rank = 0;
+  for (const Dims& s : shapes) rank = std::max(rank, s.size());
+  Dims out(rank, 1);
+  for (const Dims& s : shapes)
+    for (size_t i = 0; i < s.size(); ++i)
+      if (s[i] != 1) out[rank - s.size() + i] = s[i];
+  return out;
+}
+
 }  // namespace tpj::lower

@@ -70,6 +70,9 @@ inline Dims normalized_dims(Dims dims, int64_t rank) {
 
 inline int64_t normalized_dim(int64_t dim, int64_t rank) { return dim < 0 ? dim + rank : dim; }
 
+// Sizes that PyTorch's broadcasting gives.
+Dims broadcast_sizes(const std::vector<Dims>& shapes);
+
 inline int64_t size_over(const Dims& sizes, const Dims& dims) {
   int64_t n = 1;
   for (int64_t d : dims) n *= sizes[static_cast<size_t>(d)];

@@ -214,17 +214,6 @@ Values put(Call& c) {
 
 // ---- several index tensors: x[i, :, j]
 
-// Sizes that PyTorch's broadcasting gives.
-Dims broadcast_sizes(const std::vector<Dims>& shapes) {
-  size_t rank = 0;
-  for (const Dims& s : shapes) rank = std::max(rank, s.size());
-  Dims out(rank, 1);
-  for (const Dims& s : shapes)
-    for (size_t i = 0; i < s.size(); ++i)
-      if (s[i] != 1) out[rank - s.size() + i] = s[i];
-  return out;
-}
-
 // The indices of list argument `i` for a tensor of sizes `x`. Adjacent ones leave their place to the index's
 // dimensions, else those come first.
 Index advanced_index(Call& c, size_t i, const Dims& x) {
@@ -266,13 +255,6 @@ int64_t only_mask(Call& c, size_t i) {
   return count == 1 && is_mask(c.type_at(i, static_cast<size_t>(at))) ? at : -1;
 }
 
-// How many true elements stand before each one, row-major; -1 where false.
-Value mask_order(Builder& b, const Value& mask) {
-  const Value row = flat(b, mask);
-  const Value rank = running(b, b.convert(row, DType::I32), 0, &Builder::add, b.constant({DType::I32, {}}, 0));
-  return b.select(row, b.sub(rank, b.constant(rank.type, 1)), b.constant(rank.type, -1));
-}
-
 // x[:, mask] = values: where the mask is set, one value for all, or the next row of values.
 Value put_by_mask(Call& c, const Value& x, const Value& values, int64_t dim, bool add) {
   Builder& b = c.b;
@@ -287,7 +269,7 @@ Value put_by_mask(Call& c, const Value& x, const Value& values, int64_t dim, boo
   Value full;
   if (per_row) {
     const int64_t at = values.rank() - (rest - dim) - 1;
-    Value rows = read_at(b, values, {{mask_order(b, mask)}, {at}, at});
+    Value rows = read_at(b, values, {{order_of_true(b, mask)}, {at}, at});
     Dims split = rows.dims();
     split.erase(split.begin() + at);
     split.insert(split.begin() + at, mask.dims().begin(), mask.dims().end());
@@ -334,7 +316,7 @@ Values masked_scatter(Call& c) {
   const Dims& dims = c.result_dims();
   const Value self = c.operand(0, c.result().dtype, dims), mask = c.operand(1, DType::Bool, dims);
   const Value source = flat(c.b, c.tensor(2));
-  const Value next = c.b.reshape(read_at(c.b, source, {{mask_order(c.b, mask)}, {0}, 0}), dims);
+  const Value next = c.b.reshape(read_at(c.b, source, {{order_of_true(c.b, mask)}, {0}, 0}), dims);
   return {c.b.select(mask, next, self)};
 }
 
@@ -342,7 +324,7 @@ Values masked_scatter(Call& c) {
 Values masked_scatter_backward(Call& c) {
   const Value grad = c.tensor(0), mask = c.operand(1, DType::Bool, grad.dims());
   const Value zeros = c.b.constant({grad.dtype(), {c.result().numel()}}, 0);
-  const Value packed = write_at(c.b, zeros, {{mask_order(c.b, mask)}, {0}, 0}, flat(c.b, grad), replace());
+  const Value packed = write_at(c.b, zeros, {{order_of_true(c.b, mask)}, {0}, 0}, flat(c.b, grad), replace());
   return {c.b.reshape(packed, c.result_dims())};
 }
 

@@ -26,16 +26,8 @@ Value spread_grad(Call& c, size_t reduction) {
   return c.b.div(g, c.b.like(g, static_cast<double>(g.type.numel())));
 }
 
-// The size of two tensor arguments broadcast together (which the result of a reduction does not show).
-Dims broadcast_dims(const Dims& x, const Dims& y) {
-  Dims out = x.size() > y.size() ? x : y;
-  for (size_t i = 1; i <= std::min(x.size(), y.size()); ++i)
-    if (out[out.size() - i] == 1) out[out.size() - i] = x[x.size() - i] == 1 ? y[y.size() - i] : x[x.size() - i];
-  return out;
-}
-
 Value difference(Call& c, size_t x, size_t y) {
-  const Dims dims = broadcast_dims(c.type(x).dims, c.type(y).dims);
+  const Dims dims = broadcast_sizes({c.type(x).dims, c.type(y).dims});
   return c.b.sub(at(c, x, dims), at(c, y, dims));
 }
 
@@ -118,7 +110,7 @@ Values binary_cross_entropy_with_logits(Call& c) {
 // (self, target, reduction): log(1 + e^(-x y))
 Values soft_margin_loss(Call& c) {
   Builder& b = c.b;
-  const Dims dims = broadcast_dims(c.type(0).dims, c.type(1).dims);
+  const Dims dims = broadcast_sizes({c.type(0).dims, c.type(1).dims});
   return reduced(c, b.log1p(b.exp(b.neg(b.mul(at(c, 0, dims), at(c, 1, dims))))), 2);
 }
 

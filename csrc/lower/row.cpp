@@ -7,11 +7,10 @@ namespace {
 
 std::vector<Row> collect() {
   std::vector<Row> all;
-  for (auto family :
-       {activation_rows, conv_pool_rows, fft_rows,      foreach_optim_rows, index_rows,     jacobi_rows,
-        linalg_rows,     loss_rows,      lu_rows,       matmul_rows,        norm_loss_rows, pointwise_rows,
-        polynomial_rows, qr_rows,        random_rows,   recurrent_rows,     reduce_rows,    sort_scan_rows,
-        special_rows,    unary_rows,     view_copy_rows}) {
+  for (auto family : {activation_rows, conv_pool_rows,  counted_rows, fft_rows,      foreach_optim_rows, index_rows,
+                      jacobi_rows,     linalg_rows,     loss_rows,    lu_rows,       matmul_rows,        norm_loss_rows,
+                      pointwise_rows,  polynomial_rows, qr_rows,      random_rows,   recurrent_rows,     reduce_rows,
+                      sort_scan_rows,  special_rows,    unary_rows,   view_copy_rows}) {
     const std::vector<Row> part = family();
     all.insert(all.end(), part.begin(), part.end());
   }

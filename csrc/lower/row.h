@@ -33,6 +33,13 @@ struct GivenNumber {
   double value = 0;
 };
 
+// A result whose size is data: the row gives it in the greatest size that there can be, and what counts of it comes
+// first along one dimension (named by an argument of the operator, which may be None; else dimension 0).
+struct Cut {
+  size_t result;
+  std::string_view dim = {};
+};
+
 struct Row {
   struct Options {
     // Arguments (by schema name) whose numbers are part of the key. All other numbers are inputs of the program.
@@ -52,6 +59,9 @@ struct Row {
     // Numbers (by position of the argument) that the operator does not take, whatever its program, for a first tensor
     // of this type. The CPU's kernel then words the error.
     bool (*refuses)(std::span<const GivenNumber> args, DType first) = nullptr;
+    // The row returns its results and after them how long those listed here are (0-d, I64). The meta kernel is not
+    // asked: the row's values say what the results are.
+    std::vector<Cut> cuts = {};
     // Not registered with PyTorch: the runtime itself calls it (copies).
     bool internal = false;
   };
@@ -69,6 +79,7 @@ const Row* find_row(std::string_view name);
 // The families; each lives in the source file of its name, alphabetical inside.
 std::vector<Row> activation_rows();
 std::vector<Row> conv_pool_rows();
+std::vector<Row> counted_rows();
 std::vector<Row> fft_rows();
 std::vector<Row> foreach_optim_rows();
 std::vector<Row> index_rows();

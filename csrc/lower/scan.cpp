@@ -62,4 +62,10 @@ Value running(Builder& b, const Value& x, int64_t dim, Value (Builder::*op)(cons
   return running(b, Values{x}, dim, {identity}, [&](const Values& a) { return Values{(b.*op)(a[0], a[1])}; })[0];
 }
 
+Value order_of_true(Builder& b, const Value& mask) {
+  const Value row = b.reshape(mask, {mask.type.numel()});
+  const Value rank = running(b, b.convert(row, DType::I32), 0, &Builder::add, b.constant({DType::I32, {}}, 0));
+  return b.select(row, b.sub(rank, b.constant(rank.type, 1)), b.constant(rank.type, -1));
+}
+
 }  // namespace tpj::lower

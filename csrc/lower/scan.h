@@ -14,4 +14,7 @@ Values running(Builder& b, const Values& xs, int64_t dim, const Values& identiti
 Value running(Builder& b, const Value& x, int64_t dim, Value (Builder::*op)(const Value&, const Value&),
               const Value& identity);
 
+// How many true elements of the mask stand before each one, row-major, in one dimension; -1 where false.
+Value order_of_true(Builder& b, const Value& mask);
+
 }  // namespace tpj::lower

@@ -5,6 +5,7 @@
 #include "lower/indexing.h"
 #include "lower/row.h"
 #include "lower/scan.h"
+#include "lower/sort.h"
 
 namespace tpj::lower {
 namespace {
@@ -25,17 +26,23 @@ Value before(Builder& b, const Value& x, const Value& y) {
   return is_float(x.dtype()) ? b.or_(less, b.and_(is_nan(b, y), b.not_(is_nan(b, x)))) : less;
 }
 
-// (sorted values, their positions). Stable in both directions.
-Values sorted(Builder& b, const Value& x, int64_t dim, bool descending) {
-  const Value at = numbers_along(b, x.dims(), dim);
-  if (x.dim(dim) <= 1) return {x, at};
-  const Value keys = is_bool(x.dtype()) ? b.convert(x, DType::U8) : x;
-  Values out = b.sort({keys, at}, dim, true, [&](const Values& a) {
+}  // namespace
+
+Values sort_by(Builder& b, const Value& keys, const Value& others, int64_t dim, bool descending) {
+  if (keys.dim(dim) <= 1) return {keys, others};
+  const bool bits = is_bool(keys.dtype());
+  Values out = b.sort({bits ? b.convert(keys, DType::U8) : keys, others}, dim, true, [&](const Values& a) {
     return Values{descending ? before(b, a[1], a[0]) : before(b, a[0], a[1])};
   });
-  if (is_bool(x.dtype())) out[0] = b.convert(out[0], DType::Bool);
+  if (bits) out[0] = b.convert(out[0], DType::Bool);
   return out;
 }
+
+Values sorted(Builder& b, const Value& x, int64_t dim, bool descending) {
+  return sort_by(b, x, numbers_along(b, x.dims(), dim), dim, descending);
+}
+
+namespace {
 
 // sort.stable: (self, stable, dim, descending)
 Values sort_stable(Call& c) {

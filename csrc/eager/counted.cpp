@@ -1,0 +1,138 @@
+// Operators whose results' sizes are data. One program computes the greatest result that there can be and how much of it
+// counts; that number is read, and what counts is a view of the rest: no program depends on it.
+#include <ATen/ATen.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/native/Resize.h>
+
+#include <bit>
+
+#include "eager/kernels.h"
+
+namespace tpj::eager {
+namespace {
+
+int64_t power_of_two(int64_t n) { return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n))); }
+
+at::Tensor first_of(const at::Tensor& t, int64_t dim, int64_t count) {
+  if (t.size(dim) <= count) return t;
+  // The rest stays allocated as long as the result lives: of a large one only little may be left over.
+  constexpr size_t kLarge = size_t{1} << 20;
+  const int64_t kept = power_of_two(count);
+  if (t.nbytes() > kLarge && 2 * kept <= t.size(dim))
+    return t.narrow(dim, 0, kept).clone(at::MemoryFormat::Contiguous).narrow(dim, 0, count);
+  return t.narrow(dim, 0, count);
+}
+
+class CountedKernel final : public c10::OperatorKernel {
+ public:
+  CountedKernel(const lower::Row& row, const c10::OperatorHandle& op) : kernel_(make_kernel(row, op)) {
+    for (const lower::Cut& cut : row.options.cuts)
+      cuts_.emplace_back(cut.result, cut.dim.empty() ? std::nullopt : op.schema().argumentIndexWithName(cut.dim));
+  }
+
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+    const at::AutoDispatchBelowADInplaceOrView below;
+    const size_t first = stack->size() - op.schema().arguments().size();
+    std::vector<int64_t> dims;
+    for (const auto& [result, arg] : cuts_) {
+      const c10::IValue dim = arg ? (*stack)[first + static_cast<size_t>(*arg)] : c10::IValue();
+      dims.push_back(dim.isNone() ? 0 : dim.toInt());
+    }
+    kernel_->call(op, *stack);
+    const int64_t count = stack->back().toTensor().item<int64_t>();
+    stack->pop_back();
+    for (size_t i = 0; i < cuts_.size(); ++i) {
+      c10::IValue& v = (*stack)[first + cuts_[i].first];
+      v = first_of(v.toTensor(), dims[i], count);
+    }
+  }
+
+ private:
+  std::unique_ptr<OpKernel> kernel_;
+  std::vector<std::pair<size_t, std::optional<int>>> cuts_;  // result, argument that names its dimension
+};
+
+// An out= form: the functional call, then copies.
+class OutKernel final : public c10::OperatorKernel {
+ public:
+  explicit OutKernel(c10::OperatorHandle functional) : functional_(std::move(functional)) {}
+
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+    const at::AutoDispatchBelowADInplaceOrView below;
+    const size_t n_args = op.schema().arguments().size(), n_in = functional_.schema().arguments().size();
+    const auto first = stack->end() - static_cast<std::ptrdiff_t>(n_args);
+    const torch::jit::Stack outs(first + static_cast<std::ptrdiff_t>(n_in), stack->end());
+    torch::jit::Stack results(first, first + static_cast<std::ptrdiff_t>(n_in));
+    functional_.callBoxed(&results);
+    for (size_t i = 0; i < outs.size(); ++i) {
+      const at::Tensor &out = outs[i].toTensor(), &result = results[i].toTensor();
+      if (out.scalar_type() != result.scalar_type()) raise_as_cpu(op, *stack, n_args);
+      at::native::resize_output(out, result.sizes());
+      out.copy_(result);
+    }
+    torch::jit::drop(*stack, n_args);
+    stack->insert(stack->end(), outs.begin(), outs.end());
+  }
+
+ private:
+  c10::OperatorHandle functional_;
+};
+
+// ---- sizes that the arguments' sizes do not bound: a first program says how large the result is, and the second one
+// makes a result of the next power of two
+
+at::Tensor repeat_interleave(const at::Tensor& repeats, std::optional<int64_t> output_size) {
+  TORCH_CHECK(repeats.dim() == 1, "repeat_interleave only accept 1D vector as repeat");
+  const bool narrow = repeats.scalar_type() == at::kInt;
+  TORCH_CHECK(narrow || repeats.scalar_type() == at::kLong, "repeats has to be Long or Int tensor");
+  if (repeats.size(0) == 0) return at::empty_like(repeats);
+  const at::Tensor ends = repeats.cumsum(0);
+  if (!output_size) {
+    const at::Tensor seen = at::stack({repeats.min().to(at::kLong), ends.select(0, -1)}).cpu();
+    TORCH_CHECK(seen[0].item<int64_t>() >= 0, "repeats can not be negative");
+    output_size = seen[1].item<int64_t>();
+  }
+  const at::Tensor places = at::arange(power_of_two(*output_size), ends.options());
+  return at::searchsorted(ends, places, /*out_int32=*/narrow, /*right=*/true).narrow(0, 0, *output_size);
+}
+
+at::Tensor bincount(const at::Tensor& self, const std::optional<at::Tensor>& weights, int64_t minlength) {
+  const bool weighted = weights && weights->defined();
+  TORCH_CHECK(minlength >= 0, "minlength should be >= 0");
+  TORCH_CHECK_NOT_IMPLEMENTED(at::isIntegralType(self.scalar_type(), false), "\"bincount_cpu\" not implemented for '",
+                              self.scalar_type(), "'");
+  if (self.dim() == 1 && self.numel() == 0) return at::zeros({minlength}, self.options().dtype(at::kLong));
+  TORCH_CHECK(self.dim() == 1, "bincount only supports 1-d non-negative integral inputs.");
+  TORCH_CHECK(!weighted || (weights->dim() == 1 && weights->size(0) == self.size(0)),
+              "weights should be 1-d and have the same length as input");
+  const auto [least, greatest] = self.aminmax();
+  const at::Tensor range = at::stack({least, greatest}).cpu().to(at::kLong);
+  TORCH_CHECK(range[0].item<int64_t>() >= 0, "bincount only supports 1-d non-negative integral inputs.");
+  const int64_t size = std::max(range[1].item<int64_t>() + 1, minlength);
+  const c10::ScalarType type = !weighted ? at::kLong : weights->scalar_type() == at::kFloat ? at::kFloat : at::kDouble;
+  const at::Tensor each = weighted ? weights->to(type) : at::ones_like(self, self.options().dtype(type));
+  const at::Tensor bins = at::zeros({power_of_two(size)}, self.options().dtype(type));
+  return bins.scatter_add_(0, self.to(at::kLong), each).narrow(0, 0, size);
+}
+
+}  // namespace
+
+torch::CppFunction counted_function(const lower::Row& row, const c10::OperatorHandle& op) {
+  return torch::CppFunction::makeFromBoxedFunctor(std::make_unique<CountedKernel>(row, op));
+}
+
+torch::CppFunction out_function(const c10::OperatorHandle& functional) {
+  return torch::CppFunction::makeFromBoxedFunctor(std::make_unique<OutKernel>(functional));
+}
+
+void register_counted(torch::Library& lib) {
+  const auto find = [](const char* name, const char* overload) {
+    return c10::Dispatcher::singleton().findSchemaOrThrow(name, overload);
+  };
+  lib.impl("bincount", &bincount);
+  lib.impl("bincount.out", out_function(find("aten::bincount", "")));
+  lib.impl("repeat_interleave.Tensor", &repeat_interleave);
+  lib.impl("repeat_interleave.Tensor_out", out_function(find("aten::repeat_interleave", "Tensor")));
+}
+
+}  // namespace tpj::eager
