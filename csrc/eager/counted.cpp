@@ -9,9 +9,10 @@
 #include "eager/kernels.h"
 
 namespace tpj::eager {
-namespace {
 
 int64_t power_of_two(int64_t n) { return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n))); }
+
+namespace {
 
 at::Tensor first_of(const at::Tensor& t, int64_t dim, int64_t count) {
   if (t.size(dim) <= count) return t;
@@ -78,43 +79,6 @@ class OutKernel final : public c10::OperatorKernel {
   c10::OperatorHandle functional_;
 };
 
-// ---- sizes that the arguments' sizes do not bound: a first program says how large the result is, and the second one
-// makes a result of the next power of two
-
-at::Tensor repeat_interleave(const at::Tensor& repeats, std::optional<int64_t> output_size) {
-  TORCH_CHECK(repeats.dim() == 1, "repeat_interleave only accept 1D vector as repeat");
-  const bool narrow = repeats.scalar_type() == at::kInt;
-  TORCH_CHECK(narrow || repeats.scalar_type() == at::kLong, "repeats has to be Long or Int tensor");
-  if (repeats.size(0) == 0) return at::empty_like(repeats);
-  const at::Tensor ends = repeats.cumsum(0);
-  if (!output_size) {
-    const at::Tensor seen = at::stack({repeats.min().to(at::kLong), ends.select(0, -1)}).cpu();
-    TORCH_CHECK(seen[0].item<int64_t>() >= 0, "repeats can not be negative");
-    output_size = seen[1].item<int64_t>();
-  }
-  const at::Tensor places = at::arange(power_of_two(*output_size), ends.options());
-  return at::searchsorted(ends, places, /*out_int32=*/narrow, /*right=*/true).narrow(0, 0, *output_size);
-}
-
-at::Tensor bincount(const at::Tensor& self, const std::optional<at::Tensor>& weights, int64_t minlength) {
-  const bool weighted = weights && weights->defined();
-  TORCH_CHECK(minlength >= 0, "minlength should be >= 0");
-  TORCH_CHECK_NOT_IMPLEMENTED(at::isIntegralType(self.scalar_type(), false), "\"bincount_cpu\" not implemented for '",
-                              self.scalar_type(), "'");
-  if (self.dim() == 1 && self.numel() == 0) return at::zeros({minlength}, self.options().dtype(at::kLong));
-  TORCH_CHECK(self.dim() == 1, "bincount only supports 1-d non-negative integral inputs.");
-  TORCH_CHECK(!weighted || (weights->dim() == 1 && weights->size(0) == self.size(0)),
-              "weights should be 1-d and have the same length as input");
-  const auto [least, greatest] = self.aminmax();
-  const at::Tensor range = at::stack({least, greatest}).cpu().to(at::kLong);
-  TORCH_CHECK(range[0].item<int64_t>() >= 0, "bincount only supports 1-d non-negative integral inputs.");
-  const int64_t size = std::max(range[1].item<int64_t>() + 1, minlength);
-  const c10::ScalarType type = !weighted ? at::kLong : weights->scalar_type() == at::kFloat ? at::kFloat : at::kDouble;
-  const at::Tensor each = weighted ? weights->to(type) : at::ones_like(self, self.options().dtype(type));
-  const at::Tensor bins = at::zeros({power_of_two(size)}, self.options().dtype(type));
-  return bins.scatter_add_(0, self.to(at::kLong), each).narrow(0, 0, size);
-}
-
 }  // namespace
 
 torch::CppFunction counted_function(const lower::Row& row, const c10::OperatorHandle& op) {
@@ -123,16 +87,6 @@ torch::CppFunction counted_function(const lower::Row& row, const c10::OperatorHa
 
 torch::CppFunction out_function(const c10::OperatorHandle& functional) {
   return torch::CppFunction::makeFromBoxedFunctor(std::make_unique<OutKernel>(functional));
-}
-
-void register_counted(torch::Library& lib) {
-  const auto find = [](const char* name, const char* overload) {
-    return c10::Dispatcher::singleton().findSchemaOrThrow(name, overload);
-  };
-  lib.impl("bincount", &bincount);
-  lib.impl("bincount.out", out_function(find("aten::bincount", "")));
-  lib.impl("repeat_interleave.Tensor", &repeat_interleave);
-  lib.impl("repeat_interleave.Tensor_out", out_function(find("aten::repeat_interleave", "Tensor")));
 }
 
 }  // namespace tpj::eager

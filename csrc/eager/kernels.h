@@ -18,10 +18,15 @@ const exec::Form* find_form(const std::string& overload);
 // For keys of operators without a row: every number is part of the key, since a decomposition may look at it.
 exec::Form form_without_row(const c10::FunctionSchema& schema);
 
-// counted.cpp: operators whose results' sizes are data: of rows that say so, their out= forms, and some without a row.
+// counted.cpp: operators whose results' sizes are data, of rows that say so.
 torch::CppFunction counted_function(const lower::Row& row, const c10::OperatorHandle& op);
+// An out= form as the functional call and a copy.
 torch::CppFunction out_function(const c10::OperatorHandle& functional);
-void register_counted(torch::Library& lib);
+// The least power of two that is not less: sizes for programs that serve many sizes.
+int64_t power_of_two(int64_t n);
+
+// composed.cpp: operators made of others, where PyTorch says nothing about their results.
+void register_composed(torch::Library& lib);
 
 // decomposed.cpp: PyTorch's decomposition, traced once for each key. False when there is none: nothing was done.
 bool run_decomposed(const c10::OperatorHandle& op, torch::jit::Stack& stack);

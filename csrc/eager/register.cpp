@@ -22,7 +22,7 @@ void register_operators() {
   register_storage_ops(aten);
   register_copy_ops(aten);
   register_rows(aten);
-  register_counted(aten);
+  register_composed(aten);
   register_fallback();
   register_autocast();
   register_helpers();

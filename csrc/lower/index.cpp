@@ -5,6 +5,10 @@
 #include "lower/scan.h"
 
 namespace tpj::lower {
+
+std::vector<Row> embedding_bag_rows();
+std::vector<Row> segment_rows();
+
 namespace {
 
 bool is_mask(const Type& t) { return t.dtype == DType::Bool || t.dtype == DType::U8; }
@@ -365,7 +369,7 @@ Values unfold_backward(Call& c) {
 }  // namespace
 
 std::vector<Row> index_rows() {
-  return {
+  std::vector<Row> all{
       {"_index_put_impl_", index_put, {.may_overlap = true, .positions = Positions::kIndices}},
       {"_unsafe_index.Tensor", index},
       {"_unsafe_index_put", index_put},
@@ -396,6 +400,11 @@ std::vector<Row> index_rows() {
       {"take", take, {.positions = Positions::kFlat}},
       {"unfold_backward", unfold_backward},
   };
+  for (auto part : {embedding_bag_rows, segment_rows}) {
+    const std::vector<Row> more = part();
+    all.insert(all.end(), more.begin(), more.end());
+  }
+  return all;
 }
 
 }  // namespace tpj::lower

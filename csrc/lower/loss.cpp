@@ -3,6 +3,9 @@
 #include "lower/row.h"
 
 namespace tpj::lower {
+
+std::vector<Row> distance_rows();
+
 namespace {
 
 constexpr int64_t kMean = 1;
@@ -205,7 +208,7 @@ Values nll_loss_backward(Call& c) {
 }  // namespace
 
 std::vector<Row> loss_rows() {
-  return {
+  std::vector<Row> all{
       {"binary_cross_entropy", binary_cross_entropy},
       {"binary_cross_entropy_backward", binary_cross_entropy_backward},
       {"binary_cross_entropy_with_logits", binary_cross_entropy_with_logits},
@@ -222,6 +225,9 @@ std::vector<Row> loss_rows() {
       {"soft_margin_loss", soft_margin_loss},
       {"soft_margin_loss_backward", soft_margin_loss_backward},
   };
+  const std::vector<Row> more = distance_rows();
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
 }
 
 }  // namespace tpj::lower

@@ -361,14 +361,79 @@ Values adaptive_max_pool_backward(Call& c, int64_t spatial) {
 Values adaptive_max_pool2d_backward(Call& c) { return adaptive_max_pool_backward(c, 2); }
 Values adaptive_max_pool3d_backward(Call& c) { return adaptive_max_pool_backward(c, 3); }
 
-Values max_unpool2d(Call& c) {
+Values max_unpool(Call& c, int64_t spatial) {
   const Value x = c.tensor(0);
   const Dims& out = c.result_dims();
-  const int64_t planes = hlo::numel(Dims(out.begin(), out.end() - 2)), size = hlo::numel(last(out, 2));
-  const Dims rows{planes, hlo::numel(last(x.dims(), 2))};
+  if (x.type.numel() == 0) return {c.b.constant(c.result(), 0)};
+  const int64_t planes = hlo::numel(Dims(out.begin(), out.end() - spatial)), size = hlo::numel(last(out, spatial));
+  const Dims rows{planes, hlo::numel(last(x.dims(), spatial))};
   const Value at = positions(c.b, c.b.reshape(c.tensor(1), rows), size);
   const Value zeros = c.b.constant({x.dtype(), {planes, size}}, 0);
   return {c.b.reshape(write_along(c.b, zeros, 1, at, c.b.reshape(x, rows), replace()), out)};
+}
+
+Values max_unpool2d(Call& c) { return max_unpool(c, 2); }
+Values max_unpool3d(Call& c) { return max_unpool(c, 3); }
+
+// ---- windows at places drawn at random: https://arxiv.org/abs/1412.6071
+
+// Where the windows of one dimension start, [planes, out], from one sample in [0, 1) per plane. Every step rounds to the
+// samples' type, as on the CPU.
+Value fractional_starts(Builder& b, const Value& sample, int64_t in, int64_t out, int64_t kernel) {
+  const Type grid{sample.dtype(), {sample.dim(0), out}};
+  const Value last_start = b.constant({DType::I32, grid.dims}, in - kernel);
+  if (out == 1) return last_start;
+  const DType exact = opmath(grid.dtype);
+  const auto rounded = [&](const Value& v) { return b.convert(b.convert(v, grid.dtype), exact); };
+  const Value span = b.constant({exact, grid.dims}, static_cast<double>(in - kernel));
+  const Value alpha = rounded(b.div(rounded(span), b.like(span, static_cast<double>(out - 1))));
+  const Value s = b.convert(b.broadcast_in_dim(sample, grid.dims, {0}), exact);
+  const Value o = b.iota({DType::I32, grid.dims}, 1);
+  const auto start = [&](const Value& at) { return b.convert(rounded(b.mul(rounded(at), alpha)), DType::I32); };
+  const Value starts = b.sub(start(b.add(b.convert(o, exact), s)), start(s));
+  return b.select(b.compare(Cmp::EQ, o, b.constant(o.type, out - 1)), last_start, starts);
+}
+
+// (self, kernel_size, output_size, random_samples [N, C, spatial])
+Values fractional_max_pool(Call& c, int64_t spatial) {
+  Builder& b = c.b;
+  const Value x = c.tensor(0), samples = c.tensor(3);
+  const Dims kernel = per_dimension(c.ints(1), spatial), in = last(x.dims(), spatial), out = last(c.result_dims(), spatial);
+  if (c.result().numel() == 0) return {b.constant(c.result(0), 0), b.constant(c.result(1), 0)};
+  const int64_t planes = x.type.numel() / hlo::numel(in);
+  // [planes, out..., kernel...]: the position of every element of every window.
+  Dims all{planes};
+  all.insert(all.end(), out.begin(), out.end());
+  all.insert(all.end(), kernel.begin(), kernel.end());
+  const Value by_plane = b.reshape(samples, {planes, spatial});
+  Value at;
+  for (int64_t d = 0; d < spatial; ++d) {
+    const auto i = static_cast<size_t>(d);
+    TPJ_CHECK(kernel[i] + out[i] - 1 <= in[i], "fractional_max_pool: windows of ", kernel[i], " do not fit");
+    // The samples of images come in the order width, height; those of volumes in the order of the dimensions.
+    const int64_t k = spatial == 2 ? 1 - d : d;
+    const Value sample = b.reshape(b.slice_dim(by_plane, 1, k, k + 1), {planes});
+    const Value starts = fractional_starts(b, sample, in[i], out[i], kernel[i]);
+    const Value place = b.add(b.broadcast_in_dim(starts, all, {0, 1 + d}), b.iota({DType::I32, all}, 1 + spatial + d));
+    at = at ? b.add(b.mul(at, b.constant(at.type, in[i])), place) : place;
+  }
+  const Dims windows{planes, hlo::numel(out), hlo::numel(kernel)}, line{planes, windows[1] * windows[2]};
+  const Value rows = b.reshape(x, {planes, hlo::numel(in)});
+  const Value values = b.reshape(read_along(b, rows, 1, b.reshape(at, line)), windows);
+  const Values best =
+      b.reduce({values, b.reshape(at, windows)}, {b.min_value({x.dtype(), {}}), b.max_value({DType::I32, {}})}, {2},
+               [&b](const Values& a) { return greater(b, a); });
+  return {b.reshape(best[0], c.result_dims()), b.reshape(best[1], c.result_dims())};
+}
+
+Values fractional_max_pool2d(Call& c) { return fractional_max_pool(c, 2); }
+Values fractional_max_pool3d(Call& c) { return fractional_max_pool(c, 3); }
+
+// (grad, self, kernel_size, output_size, indices)
+Values fractional_max_pool2d_backward(Call& c) {
+  const Value grad = c.tensor(0, opmath(c.type(0).dtype));
+  if (grad.type.numel() == 0) return {c.b.constant(c.result(), 0)};
+  return {scatter_to_planes(c.b, grad, c.tensor(4), c.type(1).dims, 2)};
 }
 
 }  // namespace
@@ -387,11 +452,15 @@ std::vector<Row> pool_rows() {
       {"avg_pool2d_backward", avg_pool2d_backward},
       {"avg_pool3d", avg_pool3d},
       {"avg_pool3d_backward", avg_pool3d_backward},
+      {"fractional_max_pool2d", fractional_max_pool2d},
+      {"fractional_max_pool2d_backward", fractional_max_pool2d_backward},
+      {"fractional_max_pool3d", fractional_max_pool3d},
       {"max_pool2d_with_indices", max_pool2d},
       {"max_pool2d_with_indices_backward", max_pool2d_backward},
       {"max_pool3d_with_indices", max_pool3d},
       {"max_pool3d_with_indices_backward", max_pool3d_backward},
       {"max_unpool2d", max_unpool2d},
+      {"max_unpool3d", max_unpool3d},
   };
 }
 

@@ -232,6 +232,23 @@ Values native_dropout_backward(Call& c) {
   return {b.mul(grad, b.mul(cast(b, c.tensor(1), t), c.number(2, t, grad.dims())))};
 }
 
+// rrelu_with_noise: (self, noise, lower, upper, training) -> (result, noise). In training each number that is not
+// positive has its own slope, kept as noise; else all have the mean slope and the noise stays.
+Values rrelu(Call& c) {
+  Builder& b = c.b;
+  const DType t = opmath(c.type(0).dtype);
+  const Value x = c.tensor(0, t);
+  const Value low = c.number(2, t, x.dims()), high = c.number(3, t, x.dims());
+  const Value leaks = b.compare(Cmp::LE, x, b.like(x, 0));
+  if (!c.flag(4)) {
+    const Value slope = b.mul(b.add(low, high), b.like(x, 0.5));
+    return {b.select(leaks, b.mul(x, slope), x), {}};
+  }
+  const Value u = b.convert(unit(c, draw_type(t), x.dims()), t), drawn = b.add(low, b.mul(u, b.sub(high, low)));
+  const Value noise = b.select(leaks, drawn, b.like(x, 1));
+  return {b.select(leaks, b.mul(x, noise), x), noise};
+}
+
 // ---- permutations and samples
 
 // The numbers 0 .. n-1 in the order of 64 random bits each; equal keys keep their order, which at 2^-64 nobody sees.
@@ -327,6 +344,8 @@ std::vector<Row> random_rows() {
       {"random_.from", random_from},
       {"random_.to", random_to},
       {"randperm.generator_out", randperm},
+      {"rrelu_with_noise", rrelu},
+      {"rrelu_with_noise_", rrelu},
       {"uniform_", uniform, {.refuses = no_interval}},
   };
 }

@@ -1,6 +1,7 @@
 // Reductions. Sums of narrow floats are kept in float32; a result is reshaped to what the meta kernel says, which
 // settles keepdim.
 #include "lower/common.h"
+#include "lower/indexing.h"
 #include "lower/row.h"
 
 namespace tpj::lower {
@@ -49,6 +50,40 @@ Values prod(Call& c) {
 Values count_nonzero(Call& c) {
   const Value hit = c.b.convert(cast(c.b, c.tensor(0), DType::Bool), DType::I64);
   return {shaped(c, sum_over(c.b, hit, reduced_dims(c, 1)))};
+}
+
+// The bits of all elements, as int64 or float64, by exclusive or.
+Values hash_tensor(Call& c) {
+  Builder& b = c.b;
+  const Value x = c.tensor(0);
+  const Type words{DType::U64, x.dims()};
+  const Value bits = is_float(x.dtype()) ? b.bitcast(b.convert(x, DType::F64), words) : b.convert(x, DType::U64);
+  return {shaped(c, b.reduce1(bits, b.constant({DType::U64, {}}, 0), reduced_dims(c, 1), &Builder::xor_))};
+}
+
+// How many numbers fall into each of `bins` equal intervals of [min, max], or of the data's own range if those are
+// equal; the last interval has both its ends. (self, bins, min, max)
+Values histc(Call& c) {
+  Builder& b = c.b;
+  const DType narrow = c.result().dtype, t = opmath(narrow);
+  const int64_t bins = c.integer(1), n = c.type(0).numel();
+  const Value x = b.reshape(c.tensor(0, t), {n});
+  if (n == 0) return {b.constant(c.result(), 0)};
+  // Every step rounds to the data's type, as on the CPU.
+  const auto rounded = [&](const Value& v) { return b.convert(b.convert(v, narrow), t); };
+  Value low = rounded(c.scalar(2, t)), high = rounded(c.scalar(3, t)), same = b.compare(Cmp::EQ, low, high);
+  low = b.select(same, b.reduce1(x, b.max_value({t, {}}), {0}, &Builder::min), low);
+  high = b.select(same, max_over(b, x, {0}), high);
+  same = b.compare(Cmp::EQ, low, high);
+  low = b.select(same, b.sub(low, b.like(low, 1)), low);
+  high = b.select(same, b.add(high, b.like(high, 1)), high);
+  const auto wide = [&](const Value& v) { return b.broadcast_to(v, x.dims()); };
+  const Value scaled = rounded(b.mul(rounded(b.sub(x, wide(low))), b.like(x, static_cast<double>(bins))));
+  Value at = b.convert(rounded(b.div(scaled, wide(rounded(b.sub(high, low))))), DType::I32);
+  at = b.min(at, b.constant(at.type, bins - 1));
+  const Value inside = b.and_(b.compare(Cmp::GE, x, wide(low)), b.compare(Cmp::LE, x, wide(high)));
+  at = b.select(inside, at, b.constant(at.type, -1));
+  return {write_at(b, b.constant({t, {bins}}, 0), {{at}, {0}, 0}, b.like(x, 1), accumulate(b))};
 }
 
 // log(sum(e^(x - max))) + max, with 0 for an infinite max.
@@ -237,6 +272,8 @@ std::vector<Row> reduce_rows() {
       {"count_nonzero", count_nonzero},
       {"count_nonzero.dim_IntList", count_nonzero},
       {"linalg_vector_norm", norm<2>, ord("ord")},
+      {"hash_tensor", hash_tensor},
+      {"histc", histc},
       {"logsumexp", logsumexp},
       {"max", extreme_all<Extreme::kMax>},
       {"max.dim", extreme_dim<Extreme::kMax>},

@@ -2,6 +2,7 @@
 // element is a weighted sum of a few input elements whose positions are known when the program is made.
 #include <bit>
 #include <cmath>
+#include <numbers>
 
 #include "lower/common.h"
 #include "lower/indexing.h"
@@ -11,7 +12,7 @@ namespace tpj::lower {
 namespace {
 
 // For one dimension: output element o takes source[o] of the input, `weight[o]` times it (1 where there are no
-// weights).
+// weights), or nothing where that is -1.
 struct Tap {
   std::vector<int64_t> source;
   std::vector<double> weight = {};
@@ -35,7 +36,12 @@ Value weighted(Builder& b, const Value& x, const Tap& tap, int64_t dim) {
 Value apply(Builder& b, const Value& x, int64_t dim, const Taps& taps) {
   Value sum;
   for (const Tap& tap : taps) {
-    const Value part = weighted(b, read_at(b, x, at_sources(b, tap, dim)), tap, dim);
+    const Index at = at_sources(b, tap, dim);
+    Value part = weighted(b, read_at(b, x, at), tap, dim);
+    if (std::find(tap.source.begin(), tap.source.end(), -1) != tap.source.end()) {
+      const Value taken = b.compare(Cmp::GE, at.at[0], b.constant(at.at[0].type, 0));
+      part = b.select(b.broadcast_in_dim(taken, part.dims(), {dim}), part, b.like(part, 0));
+    }
     sum = sum ? b.add(sum, part) : part;
   }
   return sum;
@@ -125,7 +131,48 @@ Taps cubic(const Axis& a) {
   return taps;
 }
 
-enum class Method { kNearest, kNearestExact, kLinear, kCubic };
+// Antialiasing filters, as wide as the input's step where that is longer than one element.
+double triangle(double x) { return std::max(0.0, 1 - std::abs(x)); }
+
+// Keys' cubic convolution with a = -0.5.
+double keys(double x) {
+  x = std::abs(x);
+  if (x < 1) return (1.5 * x - 2.5) * x * x + 1;
+  return x < 2 ? ((-0.5 * x + 2.5) * x - 4) * x + 2 : 0;
+}
+
+double sinc(double x) { return x == 0 ? 1 : std::sin(std::numbers::pi * x) / (std::numbers::pi * x); }
+double lanczos(double x) { return std::abs(x) < 3 ? sinc(x) * sinc(x / 3) : 0; }
+
+template <typename T>
+Taps filtered(const Axis& a, double (*filter)(double), T radius) {
+  const T step = step_of<T>(a), widened = std::max(step, T(1)), support = radius * widened;
+  Taps taps;
+  for (int64_t o = 0; o < a.out; ++o) {
+    const T centre = step * (static_cast<T>(o) + T(0.5));
+    const int64_t first = std::max<int64_t>(static_cast<int64_t>(centre - support + T(0.5)), 0);
+    const int64_t count = std::min<int64_t>(static_cast<int64_t>(centre + support + T(0.5)), a.in) - first;
+    std::vector<T> weights;
+    T total = 0;
+    for (int64_t k = 0; k < count; ++k) {
+      weights.push_back(static_cast<T>(filter((static_cast<T>(k + first) - centre + T(0.5)) / widened)));
+      total += weights.back();
+    }
+    taps.resize(std::max(taps.size(), weights.size()), {Dims(static_cast<size_t>(a.out), -1),
+                                                        std::vector<double>(static_cast<size_t>(a.out), 0)});
+    for (size_t k = 0; k < weights.size(); ++k) {
+      taps[k].source[static_cast<size_t>(o)] = first + static_cast<int64_t>(k);
+      taps[k].weight[static_cast<size_t>(o)] = total != 0 ? weights[k] / total : weights[k];
+    }
+  }
+  return taps;
+}
+
+enum class Method { kNearest, kNearestExact, kLinear, kCubic, kTriangle, kKeys, kLanczos };
+
+Taps filtered(const Axis& a, DType t, double (*filter)(double), float radius) {
+  return t == DType::F64 ? filtered<double>(a, filter, radius) : filtered<float>(a, filter, radius);
+}
 
 Taps taps_of(Method method, const Axis& a, DType t) {
   switch (method) {
@@ -135,6 +182,12 @@ Taps taps_of(Method method, const Axis& a, DType t) {
       return nearest(a, 0.5);
     case Method::kLinear:
       return t == DType::F64 ? linear<double>(a) : linear<float>(a);
+    case Method::kTriangle:
+      return filtered(a, t, triangle, 1);
+    case Method::kKeys:
+      return filtered(a, t, keys, 2);
+    case Method::kLanczos:
+      return filtered(a, t, lanczos, 3);
     default:
       return t == DType::F64 ? cubic<double>(a) : cubic<float>(a);
   }
@@ -188,7 +241,7 @@ Value upsample_along_backward(Builder& b, Method method, const Value& grad, int6
 // scales...
 template <Method method, bool backward>
 Values upsample(Call& c) {
-  const bool has_corners = method == Method::kLinear || method == Method::kCubic;
+  const bool has_corners = method != Method::kNearest && method != Method::kNearestExact;
   // Weighted bytes are rounded after each dimension, the last one first, as on the CPU.
   const bool rounds = has_corners && !is_float(c.result().dtype);
   const DType t = rounds ? DType::F32 : opmath(c.result().dtype);
@@ -315,6 +368,11 @@ Values col2im(Call& c) {
 std::vector<Row> resample_rows() {
   using enum Method;
   return {
+      {"_upsample_bicubic2d_aa", upsample<kKeys, false>, kScales},
+      {"_upsample_bicubic2d_aa_backward", upsample<kKeys, true>, kScales},
+      {"_upsample_bilinear2d_aa", upsample<kTriangle, false>, kScales},
+      {"_upsample_bilinear2d_aa_backward", upsample<kTriangle, true>, kScales},
+      {"_upsample_lanczos2d_aa", upsample<kLanczos, false>, kScales},
       {"_upsample_nearest_exact1d", upsample<kNearestExact, false>, kScales},
       {"_upsample_nearest_exact1d_backward", upsample<kNearestExact, true>, kScales},
       {"_upsample_nearest_exact2d", upsample<kNearestExact, false>, kScales},
