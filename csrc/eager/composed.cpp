@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 
+#include <cmath>
+
 #include "eager/kernels.h"
 
 namespace tpj::eager {
@@ -110,36 +112,43 @@ std::vector<at::Tensor> edges_of(const at::Tensor& points, c10::IntArrayRef bins
   return out;
 }
 
-// [n, d] of any tensor whose last dimension is d.
-at::Tensor points_of(const at::Tensor& self, int64_t dims) { return self.reshape({-1, dims}); }
+// [n, 1] of all elements, or [n, d] of a tensor whose last dimension is d.
+at::Tensor numbers_of(const at::Tensor& self) { return self.reshape({-1, 1}); }
+
+at::Tensor points_of(const at::Tensor& self, size_t dims) {
+  TORCH_CHECK(self.dim() >= 2, "torch.histogramdd: input tensor should have at least 2 dimensions, but got ", self.dim());
+  TORCH_CHECK(static_cast<size_t>(self.size(-1)) == dims,
+              "histogramdd: The size of bins must be equal to the innermost dimension of the input.");
+  return self.flatten(0, -2);
+}
 
 using Histogram = std::tuple<at::Tensor, at::Tensor>;
 
 Histogram histogram_counts(const at::Tensor& self, int64_t bins, Range range, const Weight& weight, bool density) {
-  const at::Tensor points = points_of(self, 1);
+  const at::Tensor points = numbers_of(self);
   const std::vector<at::Tensor> edges = edges_of(points, {bins}, range);
   return {histogram_of(points, edges, weight, density), edges[0]};
 }
 
 Histogram histogram_edges(const at::Tensor& self, const at::Tensor& bins, const Weight& weight, bool density) {
-  return {histogram_of(points_of(self, 1), {bins.contiguous()}, weight, density), bins.clone()};
+  return {histogram_of(numbers_of(self), {bins.contiguous()}, weight, density), bins.clone()};
 }
 
 std::vector<at::Tensor> histogramdd_bin_edges(const at::Tensor& self, c10::IntArrayRef bins, Range range, const Weight&,
                                               bool) {
-  return edges_of(points_of(self, self.size(-1)), bins, range);
+  return edges_of(points_of(self, bins.size()), bins, range);
 }
 
 at::Tensor histogramdd_counts(const at::Tensor& self, c10::IntArrayRef bins, Range range, const Weight& weight,
                               bool density) {
-  const at::Tensor points = points_of(self, self.size(-1));
+  const at::Tensor points = points_of(self, bins.size());
   return histogram_of(points, edges_of(points, bins, range), weight, density);
 }
 
 at::Tensor histogramdd_edges(const at::Tensor& self, at::TensorList bins, const Weight& weight, bool density) {
   std::vector<at::Tensor> edges;
   for (const at::Tensor& e : bins) edges.push_back(e.contiguous());
-  return histogram_of(points_of(self, self.size(-1)), edges, weight, density);
+  return histogram_of(points_of(self, bins.size()), edges, weight, density);
 }
 
 // ---- gradients
@@ -148,6 +157,44 @@ at::Tensor fractional_max_pool3d_backward(const at::Tensor& grad, const at::Tens
                                           c10::IntArrayRef, const at::Tensor& indices) {
   const at::Tensor into = at::zeros_like(self, at::MemoryFormat::Contiguous).flatten(-3);
   return into.scatter_add_(-1, indices.flatten(-3), grad.flatten(-3)).view(self.sizes());
+}
+
+// The incoming gradient for losses [n]: of each element, or of their sum or mean.
+at::Tensor per_row(const at::Tensor& grad, int64_t reduction, int64_t n) {
+  const at::Tensor g = reduction == at::Reduction::None ? grad.reshape({n, 1}) : grad.reshape({1, 1});
+  return reduction == at::Reduction::Mean ? g.div(n) : g;
+}
+
+// Of sum_(j != t) w_t max(0, margin - x_t + x_j)^p / classes.
+at::Tensor multi_margin_loss_backward(const at::Tensor& grad, const at::Tensor& self, const at::Tensor& target,
+                                      const at::Scalar& p, const at::Scalar& margin, const Weight& weight,
+                                      int64_t reduction) {
+  const at::Tensor x = self.dim() < 2 ? self.reshape({1, -1}) : self, t = target.reshape({-1, 1});
+  const at::Tensor z = x.sub(x.gather(1, t)).add(margin);
+  at::Tensor slopes = p.equal(1) ? z.gt(0).to(x.scalar_type()) : z.clamp_min(0).mul(2);
+  slopes = slopes.scatter(1, t, 0);
+  if (weight && weight->defined()) slopes = slopes.mul(weight->index_select(0, t.flatten()).unsqueeze(1));
+  slopes = slopes.scatter(1, t, slopes.sum(1, true).neg());
+  return slopes.div(x.size(1)).mul(per_row(grad, reduction, x.size(0))).view(self.sizes());
+}
+
+// Of the sum over targets t (up to the first -1) and all j that are none of max(0, 1 - x_t + x_j) / classes.
+at::Tensor multilabel_margin_loss_backward(const at::Tensor& grad, const at::Tensor& self, const at::Tensor& target,
+                                           int64_t reduction, const at::Tensor& is_target) {
+  const at::Tensor x = self.dim() < 2 ? self.reshape({1, -1}) : self;
+  const at::Tensor listed = target.reshape(x.sizes()).ge(0).to(at::kLong).cumprod(1), t = target.reshape(x.sizes());
+  const at::Tensor at = t.mul(listed), others = is_target.reshape(x.sizes()).eq(0);
+  const at::Tensor z = x.unsqueeze(1).sub(x.gather(1, at).unsqueeze(2)).add(1);  // [n, t, j]
+  const at::Tensor hit = z.gt(0).logical_and(listed.unsqueeze(2)).logical_and(others.unsqueeze(1)).to(x.scalar_type());
+  const at::Tensor slopes = hit.sum(1).scatter_add(1, at, hit.sum(2).neg());
+  return slopes.div(x.size(1)).mul(per_row(grad, reduction, x.size(0))).view(self.sizes());
+}
+
+// PyTorch's tensors without memory are for derivatives; here they are zeros.
+at::Tensor efficient_zeros(c10::IntArrayRef size, std::optional<c10::ScalarType> dtype,
+                           std::optional<c10::Layout> layout, std::optional<c10::Device> device,
+                           std::optional<bool> pin_memory) {
+  return at::zeros(size, dtype, layout, device, pin_memory);
 }
 
 // Calls kernel with the guard that the operators it is made of need.
@@ -167,6 +214,7 @@ void register_composed(torch::Library& lib) {
   const auto out_form = [&](const char* out, const char* name, const char* overload) {
     lib.impl(out, out_function(c10::Dispatcher::singleton().findSchemaOrThrow(name, overload)));
   };
+  lib.impl("_efficientzerotensor", &Below<&efficient_zeros>::call);
   lib.impl("_histogramdd_bin_edges", &Below<&histogramdd_bin_edges>::call);
   lib.impl("_histogramdd_from_bin_cts", &Below<&histogramdd_counts>::call);
   lib.impl("_histogramdd_from_bin_tensors", &Below<&histogramdd_edges>::call);
@@ -174,7 +222,13 @@ void register_composed(torch::Library& lib) {
   lib.impl("fractional_max_pool3d_backward", &Below<&fractional_max_pool3d_backward>::call);
   lib.impl("histogram.bin_ct", &Below<&histogram_counts>::call);
   lib.impl("histogram.bins_tensor", &Below<&histogram_edges>::call);
+  lib.impl("multi_margin_loss_backward", &Below<&multi_margin_loss_backward>::call);
+  lib.impl("multilabel_margin_loss_backward", &Below<&multilabel_margin_loss_backward>::call);
   lib.impl("repeat_interleave.Tensor", &Below<&repeat_interleave>::call);
+  // Their functional forms write running statistics as well, so that no out= form follows from the row.
+  out_form("_native_batch_norm_legit.out", "aten::_native_batch_norm_legit", "");
+  out_form("native_batch_norm.out", "aten::native_batch_norm", "");
+  out_form("rrelu_with_noise.out", "aten::rrelu_with_noise", "");
   out_form("bincount.out", "aten::bincount", "");
   out_form("histogram.bin_ct_out", "aten::histogram", "bin_ct");
   out_form("histogram.bins_tensor_out", "aten::histogram", "bins_tensor");

@@ -90,10 +90,16 @@ Values distinct(Builder& b, const Value& rows, const Value& at, const Type& inve
 }
 
 // _unique2: (self, sorted, return_inverse, return_counts)
-Values unique(Call& c) {
+Values unique2(Call& c) {
   const Value x = c.tensor(0);
   const Values order = sorted(c.b, c.b.reshape(x, {x.type.numel()}), 0, false);
   return distinct(c.b, order[0], order[1], {DType::I64, x.dims()}, c.flag(2), c.flag(3));
+}
+
+// _unique: the same without counts.
+Values unique(Call& c) {
+  const Values all = unique2(c);
+  return {all[0], all[1], all[3]};
 }
 
 Values unique_consecutive_flat(Call& c) {
@@ -164,7 +170,8 @@ Values unique_consecutive(Call& c) {
 
 std::vector<Row> counted_rows() {
   return {
-      {"_unique2", unique, {.cuts = {{0}, {2}}}},
+      {"_unique", unique, {.cuts = {{0}}}},
+      {"_unique2", unique2, {.cuts = {{0}, {2}}}},
       {"masked_select", masked_select, {.cuts = {{0}}}},
       {"nonzero", nonzero, {.cuts = {{0}}}},
       {"nonzero_static", nonzero_static},

@@ -499,6 +499,7 @@ std::vector<Row> pointwise_rows() {
       {"fill.Tensor", fill, {.may_overlap = true}},
       {"floor_divide", floor_divide, {.refuses = integer_by_zero}},
       {"floor_divide.Scalar", floor_divide, {.refuses = integer_by_zero}},
+      {"floor_divide_.Tensor", floor_divide, {.refuses = integer_by_zero}},
       {"fmax", extreme_number<&Builder::max, &Builder::or_>},
       {"fmin", extreme_number<&Builder::min, &Builder::and_>},
       {"fmod.Scalar", fmod, {.refuses = integer_by_zero}},
