@@ -1,5 +1,5 @@
-// Operators made of others: their results' sizes are data that the arguments' sizes do not bound, or PyTorch has no meta
-// kernel to describe them.
+// Operators made of others: their results' sizes are data that the arguments' sizes do not bound, or PyTorch has no
+// meta kernel to describe them.
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 
@@ -116,7 +116,8 @@ std::vector<at::Tensor> edges_of(const at::Tensor& points, c10::IntArrayRef bins
 at::Tensor numbers_of(const at::Tensor& self) { return self.reshape({-1, 1}); }
 
 at::Tensor points_of(const at::Tensor& self, size_t dims) {
-  TORCH_CHECK(self.dim() >= 2, "torch.histogramdd: input tensor should have at least 2 dimensions, but got ", self.dim());
+  TORCH_CHECK(self.dim() >= 2, "torch.histogramdd: input tensor should have at least 2 dimensions, but got ",
+              self.dim());
   TORCH_CHECK(static_cast<size_t>(self.size(-1)) == dims,
               "histogramdd: The size of bins must be equal to the innermost dimension of the input.");
   return self.flatten(0, -2);

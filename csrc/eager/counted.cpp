@@ -1,5 +1,5 @@
-// Operators whose results' sizes are data. One program computes the greatest result that there can be and how much of it
-// counts; that number is read, and what counts is a view of the rest: no program depends on it.
+// Operators whose results' sizes are data. One program computes the greatest result that there can be and how much of
+// it counts; that number is read, and what counts is a view of the rest: no program depends on it.
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/native/Resize.h>

@@ -24,8 +24,7 @@ Values masked_select(Call& c) {
   const Dims dims = broadcast_sizes({c.type(0).dims, c.type(1).dims});
   const Value x = c.operand(0, c.type(0).dtype, dims), mask = c.operand(1, DType::Bool, dims);
   const Value row = b.reshape(x, {x.type.numel()});
-  const Value packed =
-      write_at(b, b.constant(row.type, 0), rows_at(order_of_true(b, mask)), row, replace());
+  const Value packed = write_at(b, b.constant(row.type, 0), rows_at(order_of_true(b, mask)), row, replace());
   return {packed, count_of(b, mask)};
 }
 
@@ -69,7 +68,8 @@ Values distinct(Builder& b, const Value& rows, const Value& at, const Type& inve
   const int64_t n = rows.dim(0);
   const Type line{DType::I64, {n}}, nothing{DType::I64, {0}};
   if (n == 0)
-    return {rows, b.constant(wants_inverse ? inverse : nothing, 0), b.constant(nothing, 0), b.constant({DType::I64, {}}, 0)};
+    return {rows, b.constant(wants_inverse ? inverse : nothing, 0), b.constant(nothing, 0),
+            b.constant({DType::I64, {}}, 0)};
   // NaN differs from itself.
   Value differs = b.compare(Cmp::NE, b.slice_dim(rows, 0, 1, n), b.slice_dim(rows, 0, 0, n - 1));
   if (rows.rank() > 1) differs = b.reduce1(differs, b.constant({DType::Bool, {}}, false), {1}, &Builder::or_);
@@ -84,8 +84,8 @@ Values distinct(Builder& b, const Value& rows, const Value& at, const Type& inve
     places = b.reshape(places, inverse.dims);
   }
   if (wants_counts) counts = write_at(b, b.constant(line, 0), rows_at(group), b.constant(line, 1), accumulate(b));
-  const Value total = b.add(b.convert(b.reshape(b.slice_dim(group, 0, n - 1, n), {}), DType::I64),
-                            b.constant({DType::I64, {}}, 1));
+  const Value total =
+      b.add(b.convert(b.reshape(b.slice_dim(group, 0, n - 1, n), {}), DType::I64), b.constant({DType::I64, {}}, 1));
   return {packed, places, counts, total};
 }
 

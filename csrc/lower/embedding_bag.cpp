@@ -58,8 +58,7 @@ Values maxima(Builder& b, const Bags& bags, const Value& rows) {
   const Value is_best = b.or_(b.compare(Cmp::EQ, rows, mine), is_nan(b, rows));
   const Type grid{DType::I32, {n, columns}};
   const Value place = b.select(is_best, b.iota(grid, 0), b.constant(grid, n));
-  const Value first =
-      write_at(b, b.constant({DType::I32, best.dims()}, n), rows_at(bags.bag), place, least(b));
+  const Value first = write_at(b, b.constant({DType::I32, best.dims()}, n), rows_at(bags.bag), place, least(b));
   const Value empty = b.compare(Cmp::EQ, per_row(b, bags.size, first), b.constant(first.type, 0));
   const Value from = read_at(b, b.convert(bags.index, DType::I64), rows_at(positions(b, first, n)));
   return {b.select(empty, b.constant(best.type, 0), best), b.select(empty, b.constant(from.type, 0), from)};
@@ -100,7 +99,8 @@ Values embedding_bag_backward(Call& c) {
   if (mode == kMax) {
     const Value from = positions(b, c.tensor(5), table);
     const Value empty = b.compare(Cmp::EQ, bags.size, b.constant(bags.size.type, 0));
-    return {write_along(b, zeros, 0, unless(b, b.broadcast_in_dim(empty, from.dims(), {0}), from), grad, accumulate(b))};
+    return {
+        write_along(b, zeros, 0, unless(b, b.broadcast_in_dim(empty, from.dims(), {0}), from), grad, accumulate(b))};
   }
   Value each = read_at(b, mode == kMean ? b.div(grad, per_row(b, bags.size, grad)) : grad, rows_at(bags.bag));
   if (c.has(10)) each = b.mul(each, per_row(b, c.tensor(10, t), each));

@@ -112,10 +112,10 @@ Taps taps_along(Builder& b, const Value& grid, int64_t size, const Options& o) {
 
 // Everything about one call: input [N, C, P] and for each place, of [N, O], taps along each dimension.
 struct Sampler {
-  Dims input;           // N, C, spatial sizes
-  Dims places;          // sizes of the result without C
+  Dims input;   // N, C, spatial sizes
+  Dims places;  // sizes of the result without C
   std::vector<Taps> along;
-  Value row;            // [N, O]: number of the image
+  Value row;  // [N, O]: number of the image
 
   Sampler(Call& c, const Dims& input_dims, const Value& grid, const Options& o) : input(input_dims) {
     Builder& b = c.b;
@@ -193,7 +193,8 @@ Values grid_sampler_backward(Call& c) {
   const DType t = opmath(c.type(1).dtype);
   const bool wants_input = c.ints(6)[0] != 0, wants_grid = c.ints(6)[1] != 0;
   const Dims& grid_dims = c.type(2).dims;
-  if (c.type(0).numel() == 0) return {wants_input ? b.constant({t, c.type(1).dims}, 0) : Value(), b.constant({t, grid_dims}, 0)};
+  if (c.type(0).numel() == 0)
+    return {wants_input ? b.constant({t, c.type(1).dims}, 0) : Value(), b.constant({t, grid_dims}, 0)};
   const Sampler s(c, c.type(1).dims, c.tensor(2, t), options_of(c, 3));
   const Dims flat = s.flat();
   const Value x = b.reshape(c.tensor(1, t), flat);
@@ -202,7 +203,8 @@ Values grid_sampler_backward(Call& c) {
   Values slopes(s.along.size());
   s.each(b, [&](const Index& index, const std::vector<const Tap*>& taps) {
     if (wants_input)
-      into = write_at(b, into, index, b.mul(grad, per_channel(b, product(b, taps, kNoSlope), grad.dims())), accumulate(b));
+      into =
+          write_at(b, into, index, b.mul(grad, per_channel(b, product(b, taps, kNoSlope), grad.dims())), accumulate(b));
     if (!wants_grid) return;
     const Value along_channels = sum_over(b, b.mul(read(b, x, index), grad), {2});
     for (size_t d = 0; d < slopes.size(); ++d) {

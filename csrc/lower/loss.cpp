@@ -1,6 +1,8 @@
 // Loss functions and their derivatives. Reduction: 0 none, 1 mean, 2 sum.
 #include "lower/common.h"
+#include "lower/indexing.h"
 #include "lower/row.h"
+#include "lower/scan.h"
 
 namespace tpj::lower {
 
@@ -205,6 +207,57 @@ Values nll_loss_backward(Call& c) {
   return {b.select(counts, broadcast_over(b, g, out.dims, {dim}), b.constant(out, 0))};
 }
 
+// ---- margins between classes: input [N, C] or [C]
+
+// A [C] input as [1, C].
+Value by_rows(Builder& b, const Value& x) { return x.rank() < 2 ? b.reshape(x, {1, x.type.numel()}) : x; }
+
+// The losses [N] reduced to the result's sizes.
+Value reduced_rows(Call& c, const Value& loss, size_t reduction) {
+  return c.b.reshape(reduced(c, loss, reduction)[0], c.result_dims());
+}
+
+// (self, target, p, margin, weight, reduction): sum over the other classes of w_t max(0, margin - x_t + x_j)^p / C
+Values multi_margin_loss(Call& c) {
+  Builder& b = c.b;
+  const DType dtype = opmath(c.type(0).dtype);
+  TPJ_CHECK(c.is(2, 1) || c.is(2, 2), "multi_margin_loss: only p of 1 and 2");
+  const Value x = by_rows(b, c.tensor(0, dtype));
+  if (x.type.numel() == 0) return {b.constant(c.result(), 0)};
+  const Value t = b.reshape(c.tensor(1, DType::I64), {x.dim(0)});
+  const Value own = b.broadcast_in_dim(pick(b, x, t, 1), x.dims(), {0}), zero = b.like(x, 0);
+  Value h = b.max(b.add(b.sub(x, own), c.number(3, dtype, x.dims())), zero);
+  if (c.is(2, 2)) h = b.mul(h, h);
+  const Value is_own = b.compare(Cmp::EQ, b.iota({DType::I64, x.dims()}, 1), b.broadcast_in_dim(t, x.dims(), {0}));
+  Value loss = mean_over(b, b.select(is_own, zero, h), {1});
+  if (c.has(4)) loss = b.mul(loss, target_weights(c, {t, b.constant({DType::Bool, t.dims()}, false)}, 4, dtype));
+  return {reduced_rows(c, loss, 5)};
+}
+
+// (self, target, reduction) -> (loss, which classes are targets): the targets of a row end at the first -1. Sum over
+// targets t and other classes j of max(0, 1 - x_t + x_j) / C
+Values multilabel_margin_loss(Call& c) {
+  Builder& b = c.b;
+  const DType dtype = opmath(c.type(0).dtype);
+  const Value x = by_rows(b, c.tensor(0, dtype)), t = by_rows(b, c.tensor(1, DType::I64));
+  if (x.type.numel() == 0) return {b.constant(c.result(0), 0), b.constant(c.result(1), 0)};
+  const int64_t n = x.dim(0), classes = x.dim(1);
+  const Value listed = running(b, b.convert(b.compare(Cmp::GE, t, b.constant(t.type, 0)), DType::I32), 1, &Builder::min,
+                               b.constant({DType::I32, {}}, 1));
+  const Value is_listed = b.compare(Cmp::EQ, listed, b.constant(listed.type, 1));
+  const Value at = b.select(is_listed, positions(b, t, classes), b.constant({DType::I32, t.dims()}, -1));
+  const Value is_target = write_along(b, b.constant({DType::Bool, x.dims()}, false), 1, at,
+                                      b.constant({DType::Bool, at.dims()}, true), replace());
+  const Dims all{n, classes, classes};  // row, target, class
+  const auto wide = [&](const Value& v, int64_t dim) { return b.broadcast_in_dim(v, all, {0, dim}); };
+  const Value own = wide(read_along(b, x, 1, at), 1), zero = b.constant({dtype, all}, 0);
+  const Value h = b.max(b.add(b.sub(wide(x, 2), own), b.like(zero, 1)), zero);
+  const Value counts = b.and_(wide(is_listed, 1), b.not_(wide(is_target, 2)));
+  const Value sum = sum_over(b, b.select(counts, h, zero), {1, 2});
+  const Value loss = b.div(sum, b.like(sum, static_cast<double>(classes)));
+  return {reduced_rows(c, loss, 2), b.reshape(is_target, c.result_dims(1))};
+}
+
 }  // namespace
 
 std::vector<Row> loss_rows() {
@@ -216,6 +269,8 @@ std::vector<Row> loss_rows() {
       {"huber_loss_backward", huber_loss_backward},
       {"mse_loss", mse_loss},
       {"mse_loss_backward", mse_loss_backward},
+      {"multi_margin_loss", multi_margin_loss, {.special = {{"p", {1, 2}}}}},
+      {"multilabel_margin_loss_forward", multilabel_margin_loss},
       {"nll_loss2d_backward", nll_loss_backward},
       {"nll_loss2d_forward", nll_loss, {.positions = Positions::kClasses}},
       {"nll_loss_backward", nll_loss_backward},

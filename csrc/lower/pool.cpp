@@ -377,8 +377,8 @@ Values max_unpool3d(Call& c) { return max_unpool(c, 3); }
 
 // ---- windows at places drawn at random: https://arxiv.org/abs/1412.6071
 
-// Where the windows of one dimension start, [planes, out], from one sample in [0, 1) per plane. Every step rounds to the
-// samples' type, as on the CPU.
+// Where the windows of one dimension start, [planes, out], from one sample in [0, 1) per plane. Every step rounds to
+// the samples' type, as on the CPU.
 Value fractional_starts(Builder& b, const Value& sample, int64_t in, int64_t out, int64_t kernel) {
   const Type grid{sample.dtype(), {sample.dim(0), out}};
   const Value last_start = b.constant({DType::I32, grid.dims}, in - kernel);
@@ -398,7 +398,8 @@ Value fractional_starts(Builder& b, const Value& sample, int64_t in, int64_t out
 Values fractional_max_pool(Call& c, int64_t spatial) {
   Builder& b = c.b;
   const Value x = c.tensor(0), samples = c.tensor(3);
-  const Dims kernel = per_dimension(c.ints(1), spatial), in = last(x.dims(), spatial), out = last(c.result_dims(), spatial);
+  const Dims kernel = per_dimension(c.ints(1), spatial), in = last(x.dims(), spatial),
+             out = last(c.result_dims(), spatial);
   if (c.result().numel() == 0) return {b.constant(c.result(0), 0), b.constant(c.result(1), 0)};
   const int64_t planes = x.type.numel() / hlo::numel(in);
   // [planes, out..., kernel...]: the position of every element of every window.

@@ -158,8 +158,8 @@ Taps filtered(const Axis& a, double (*filter)(double), T radius) {
       weights.push_back(static_cast<T>(filter((static_cast<T>(k + first) - centre + T(0.5)) / widened)));
       total += weights.back();
     }
-    taps.resize(std::max(taps.size(), weights.size()), {Dims(static_cast<size_t>(a.out), -1),
-                                                        std::vector<double>(static_cast<size_t>(a.out), 0)});
+    taps.resize(std::max(taps.size(), weights.size()),
+                {Dims(static_cast<size_t>(a.out), -1), std::vector<double>(static_cast<size_t>(a.out), 0)});
     for (size_t k = 0; k < weights.size(); ++k) {
       taps[k].source[static_cast<size_t>(o)] = first + static_cast<int64_t>(k);
       taps[k].weight[static_cast<size_t>(o)] = total != 0 ? weights[k] / total : weights[k];

@@ -38,8 +38,7 @@ struct Segments {
     const Dims all{batch, n, count};
     const Value place = b.iota({DType::I32, all}, 1);
     const auto wide = [&](const Value& v) { return b.broadcast_in_dim(v, all, {0, 2}); };
-    const Value inside =
-        b.and_(b.compare(Cmp::GE, place, wide(starts)), b.compare(Cmp::LT, place, wide(ends)));
+    const Value inside = b.and_(b.compare(Cmp::GE, place, wide(starts)), b.compare(Cmp::LT, place, wide(ends)));
     const Value number = b.select(inside, b.iota({DType::I32, all}, 2), b.constant({DType::I32, all}, -1));
     const Value line = b.reduce1(number, b.constant({DType::I32, {}}, -1), {2}, &Builder::max);
     of = b.broadcast_in_dim(line, {batch, n, rest}, {0, 1});
