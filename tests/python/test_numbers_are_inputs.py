@@ -22,6 +22,8 @@ EXCEPTIONS = {
         *("_upsample_nearest_exact3d", "_upsample_nearest_exact3d_backward", "upsample_trilinear3d"),
         *("upsample_bicubic2d", "upsample_bicubic2d_backward", "upsample_bilinear2d", "upsample_bilinear2d_backward"),
         *("upsample_nearest1d", "upsample_nearest1d_backward", "upsample_nearest2d", "upsample_nearest2d_backward"),
+        *("_upsample_bicubic2d_aa", "_upsample_bicubic2d_aa_backward", "_upsample_lanczos2d_aa"),
+        *("_upsample_bilinear2d_aa", "_upsample_bilinear2d_aa_backward"),
         *("upsample_nearest3d", "upsample_nearest3d_backward", "upsample_trilinear3d_backward"),
     )
 }
@@ -51,6 +53,7 @@ OVERRIDES: dict[str, dict[str, Value]] = {
     "_batch_norm_no_update": NORM,
     "_batch_norm_with_update": NORM,
     "_batch_norm_with_update_functional": NORM,
+    "_cdist_backward": {"grad": matrix(2, 2), "cdist": matrix(2, 2)},
     "_foreach_add.Tensor": {"other": torch.ones(())},
     "_fused_adagrad": OPTIMIZER,
     "_fused_adagrad.tensor_lr": OPTIMIZER_RATE,
@@ -63,7 +66,11 @@ OVERRIDES: dict[str, dict[str, Value]] = {
     "_native_batch_norm_legit.no_stats": {**NORM, "training": True},
     "_native_batch_norm_legit_functional": NORM,
     "_native_batch_norm_legit_no_training": NORM,
+    "_segment_reduce_backward": {
+        **{"grad": matrix(2), "output": matrix(2), "data": VECTOR, "reduce": "sum", "lengths": torch.tensor([1, 2])},
+    },
     "_unsafe_masked_index": {"mask": FLAGS[0, :2], "indices": [PLACES, PLACES]},
+    "_pdist_backward": {"grad": matrix(1), "pdist": matrix(1)},
     "addbmm": {"batch1": matrix(2, 2, 4), "batch2": matrix(2, 4, 3)},
     "addmm": {"mat1": matrix(2, 4), "mat2": matrix(4, 3)},
     "addmv": {"self": matrix(2), "mat": matrix(2, 4), "vec": matrix(4)},
@@ -78,12 +85,15 @@ OVERRIDES: dict[str, dict[str, Value]] = {
     "bitwise_xor.Scalar": BITWISE,
     "bucketize.Scalar": {"boundaries": VECTOR},
     "constant_pad_nd": {"pad": [1, 2]},
+    "embedding_renorm_": {"indices": PLACES},
+    "histc": {"bins": 4},
     "huber_loss": {"reduction": 1},
     "index_add": {"index": PLACES, "source": matrix(2, 3)},
     "index_fill.int_Scalar": {"index": PLACES},
     "linspace.out": {"steps": 5, "out": matrix(5)},
     "logspace.out": {"steps": 5, "out": matrix(5)},
     "masked_fill.Scalar": {"mask": FLAGS},
+    "multi_margin_loss": {"target": PLACES, "p": 1},
     "native_batch_norm": NORM,
     "native_batch_norm_backward": NORM_BACKWARD,
     "native_dropout": {"train": True},
@@ -95,6 +105,7 @@ OVERRIDES: dict[str, dict[str, Value]] = {
     "scatter.value": {"index": PLACES.view(2, 1)},
     "scatter.value_reduce": {"index": PLACES.view(2, 1), "reduce": "add"},
     "searchsorted.Scalar": {"sorted_sequence": VECTOR},
+    "segment_reduce": {"data": VECTOR, "reduce": "sum", "lengths": torch.tensor([1, 2])},
 }
 
 
