@@ -8,16 +8,12 @@ from types import ModuleType
 import pytest
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 Call = Callable[[Callable[[Tensor], Tensor]], Tensor]
 
 X = torch.linspace(-2, 2, 24).view(4, 6)
-GRID = torch.linspace(-1.2, 1.2, 36).view(1, 3, 6, 2)
 DECOMPOSED: dict[str, Call] = {
     "cross product": lambda t: torch.linalg.cross(t(X[:, :3]), t(X[:, 3:])),
-    "grid_sample": lambda t: functional.grid_sample(t(X.view(1, 1, 4, 6)), t(GRID), align_corners=False),
-    "multi_margin_loss": lambda t: functional.multi_margin_loss(t(X), t(torch.tensor([1, 2, 0, 3]))),
     "renorm": lambda t: torch.renorm(t(X), 2, 0, 1.0),
     "renorm_ of a view": lambda t: t(X).t()[1:3].renorm_(2, 0, 0.5),
 }
@@ -44,8 +40,8 @@ def test_a_decomposition_is_traced_and_compiled_once(device: torch.device, pjrt:
 def test_a_gradient_passes_through_a_decomposition(device: torch.device) -> None:
     grads = []
     for where in ("cpu", device):
-        image = X.view(1, 1, 4, 6).to(where).requires_grad_()
-        functional.grid_sample(image, GRID.to(where), align_corners=True).square().sum().backward()
-        grads.append(image.grad)
+        x = X.to(where, copy=True).requires_grad_()
+        torch.renorm(x, 2, 0, 1.0).square().sum().backward()
+        grads.append(x.grad)
     assert grads[0] is not None and grads[1] is not None
     torch.testing.assert_close(grads[1].cpu(), grads[0])
