@@ -110,7 +110,7 @@ Taps taps_along(Builder& b, const Value& grid, int64_t size, const Options& o) {
           {position(b, b.add(low, one), size), right, p.slope}};
 }
 
-// Everything about one call: input [N, C, P] and for each place, of [N, O], taps along each dimension.
+// Everything about one call: input [N, P, C] and for each place, of [N, O], taps along each dimension.
 struct Sampler {
   Dims input;   // N, C, spatial sizes
   Dims places;  // sizes of the result without C
@@ -130,13 +130,16 @@ struct Sampler {
     row = b.iota({DType::I32, line}, 0);
   }
 
-  Dims flat() const { return {input[0], input[1], hlo::numel(Dims(input.begin() + 2, input.end()))}; }
+  // [N, P, C] of a tensor [N, C, spatial...]: what a place reads lies together.
+  static Value channels_last(Builder& b, const Value& x) {
+    return b.transpose(b.reshape(x, {x.dim(0), x.dim(1), x.type.numel() / x.dim(0) / x.dim(1)}), {0, 2, 1});
+  }
 
-  // Calls f(index into [N, C, P], taps chosen) for every product of taps.
+  // Calls f(index into [N, P, C], taps chosen) for every product of taps.
   void each(Builder& b, const std::function<void(const Index&, const std::vector<const Tap*>&)>& f) const {
     std::vector<const Tap*> chosen(along.size());
     const std::function<void(size_t, const Value&)> step = [&](size_t d, const Value& at) {
-      if (d == along.size()) return f({{row, at}, {0, 2}, 0}, chosen);
+      if (d == along.size()) return f({{row, at}, {0, 1}, 0}, chosen);
       for (const Tap& tap : along[d]) {
         chosen[d] = &tap;
         if (d == 0) {
@@ -178,7 +181,7 @@ Values grid_sampler(Call& c) {
   const DType t = opmath(c.result().dtype);
   if (c.result().numel() == 0) return {b.constant(c.result(), 0)};
   const Sampler s(c, c.type(0).dims, c.tensor(1, t), options_of(c, 2));
-  const Value x = b.reshape(c.tensor(0, t), s.flat());
+  const Value x = s.channels_last(b, c.tensor(0, t));
   Value sum;
   s.each(b, [&](const Index& index, const std::vector<const Tap*>& taps) {
     const Value v = read(b, x, index), part = b.mul(v, per_channel(b, product(b, taps, kNoSlope), v.dims()));
@@ -196,10 +199,8 @@ Values grid_sampler_backward(Call& c) {
   if (c.type(0).numel() == 0)
     return {wants_input ? b.constant({t, c.type(1).dims}, 0) : Value(), b.constant({t, grid_dims}, 0)};
   const Sampler s(c, c.type(1).dims, c.tensor(2, t), options_of(c, 3));
-  const Dims flat = s.flat();
-  const Value x = b.reshape(c.tensor(1, t), flat);
-  const Value grad = b.transpose(b.reshape(c.tensor(0, t), {flat[0], flat[1], s.row.dim(1)}), {0, 2, 1});
-  Value into = b.constant({t, flat}, 0);
+  const Value x = s.channels_last(b, c.tensor(1, t)), grad = s.channels_last(b, c.tensor(0, t));
+  Value into = b.constant(x.type, 0);
   Values slopes(s.along.size());
   s.each(b, [&](const Index& index, const std::vector<const Tap*>& taps) {
     if (wants_input)
@@ -220,7 +221,7 @@ Values grid_sampler_backward(Call& c) {
     for (size_t d = slopes.size(); d-- > 0;) columns.push_back(b.reshape(slopes[d], column));
     to_grid = b.reshape(b.concatenate(columns, 2), grid_dims);
   }
-  return {wants_input ? b.reshape(into, c.type(1).dims) : Value(), to_grid};
+  return {wants_input ? b.reshape(b.transpose(into, {0, 2, 1}), c.type(1).dims) : Value(), to_grid};
 }
 
 }  // namespace
