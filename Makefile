@@ -56,9 +56,10 @@ test-py: build
 test-ops: build
 	$(call run_board,)
 
-# The whole operator board, not a subset of its samples.
+# The whole operator board, not a subset of its samples. A run that was stopped, or failed, goes on with what is left.
 test-full: build
-	$(call run_board,--board full)
+	$(call run_board,--board full --board-resume $(BUILD)/board-passed.txt)
+	rm $(BUILD)/board-passed.txt
 
 # tests/ops/expected.tsv and the reference page, from a fresh run; look at the difference before you commit it.
 board: build

@@ -86,6 +86,20 @@ Reflectors given(Call& c, size_t packed, size_t tau) {
   return {v, c.b.reshape(t, {v.dim(0), t.dims().back()})};
 }
 
+// (self): the packed reflectors and tau, which PyTorch has no meta kernel for.
+Values geqrf(Call& c) {
+  Builder& b = c.b;
+  const Type& x = c.type(0);
+  const size_t rank = x.dims.size();
+  TPJ_CHECK(rank >= 2 && (is_float(x.dtype) || is_complex(x.dtype)) && size_of(real_of(x.dtype)) >= 4,
+            "geqrf: no matrices of floating-point numbers");
+  Dims of_tau(x.dims.begin(), x.dims.end() - 1);
+  of_tau.back() = std::min(x.dims[rank - 2], x.dims[rank - 1]);
+  if (x.numel() == 0) return {c.tensor(0), splat(b, {x.dtype, of_tau}, 0)};
+  const Reflectors r = householder(b, as_batch(b, c.tensor(0)));
+  return {b.reshape(r.packed, x.dims), b.reshape(r.tau, of_tau)};
+}
+
 // (input, tau): the first columns of Q.
 Values householder_product(Call& c) {
   Builder& b = c.b;
@@ -133,6 +147,7 @@ Values qr(Call& c) {
 
 std::vector<Row> qr_rows() {
   return {
+      {"geqrf", geqrf, {.asks_meta = false}},
       {"linalg_householder_product", householder_product},
       {"linalg_qr", qr},
       {"ormqr", ormqr},

@@ -24,7 +24,37 @@ Settle = Callable[[str, str, torch.dtype, board.Outcome], None]
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--board", choices=["normal", "full"], default="normal", help="how many samples of a cell")
     parser.addoption("--board-part", type=int, choices=range(PARTS), help="only every third entry")
+    parser.addoption("--board-resume", default="", help="file of what has passed, which is left out and added to")
     parser.addoption("--board-results", default="", help="folder for what was found: input of tests.ops.expected")
+
+
+class Progress:
+    """Notes what has passed, so that a run that ended early goes on where it was."""
+
+    def __init__(self, path: Path) -> None:
+        self.file = path.open("a")
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" and report.passed:
+            print(plain(report.nodeid), file=self.file, flush=True)
+
+
+def plain(nodeid: str) -> str:
+    return nodeid.rsplit("@", 1)[0] if "::" not in nodeid.rsplit("@", 1)[-1] else nodeid  # without xdist's group
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    path = config.getoption("--board-resume")
+    if path and not hasattr(config, "workerinput"):
+        passed = Path(path)
+        passed.touch()
+        Path(f"{path}.before").write_text(passed.read_text())  # what all workers leave out
+        config.pluginmanager.register(Progress(passed))
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    if session.config.getoption("--board-resume") and exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+        session.exitstatus = pytest.ExitCode.OK  # all had passed before
 
 
 def entry_of(item: pytest.Item) -> str:
@@ -42,6 +72,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         kept = set(entries)
         config.hook.pytest_deselected(items=[item for item in items if entry_of(item) not in kept])
         items[:] = [item for item in items if entry_of(item) in kept]
+    if config.getoption("--board-resume"):
+        passed = set(Path(f"{config.getoption('--board-resume')}.before").read_text().splitlines())
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in passed])
+        items[:] = [item for item in items if item.nodeid not in passed]
     for item in items if config.pluginmanager.hasplugin("xdist") else []:
         item.add_marker(pytest.mark.xdist_group(entry_of(item)))
 
