@@ -465,6 +465,10 @@ bool integer_to_negative(std::span<const GivenNumber> args, DType t) {
 std::vector<Row> pointwise_rows() {
   constexpr auto max = extreme<&Builder::max, &Builder::or_>, min = extreme<&Builder::min, &Builder::and_>;
   return {
+      {"__lshift__.Scalar", bitwise<&Builder::shl>},
+      {"__lshift__.Tensor", bitwise<&Builder::shl>},
+      {"__rshift__.Scalar", right_shift},
+      {"__rshift__.Tensor", right_shift},
       {"add.Scalar", add, alpha()},
       {"add.Tensor", add, alpha()},
       {"addcdiv", addcdiv, value()},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 
 import pytest
@@ -244,3 +245,22 @@ def test_a_function_of_an_offset_slice_starts_at_the_slice(name: str, device: to
         return [storage]
 
     agree(into_a_slice, device, x)
+
+
+OPERATORS = "add sub mul truediv floordiv mod pow lshift rshift and_ or_ xor matmul lt le eq ne gt ge".split()
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_operators_of_python_run_on_the_device(name: str, device: torch.device) -> None:
+    import torch_pjrt
+
+    call = getattr(operator, name)
+    x, y = torch.tensor([[5, -3], [-8, 7]]), torch.tensor([[1, 2], [3, 1]])
+    pairs = [(x, y)] if name == "matmul" else [(x, y), (x, 2), (2, y)]
+    for a, b in pairs:
+        before = sum(torch_pjrt.fallbacks().values())
+        got = call(*(t.to(device) if isinstance(t, torch.Tensor) else t for t in (a, b)))
+        assert sum(torch_pjrt.fallbacks().values()) == before
+        expected = call(a, b)
+        assert got.dtype == expected.dtype
+        assert torch.equal(got.cpu(), expected)
