@@ -165,16 +165,12 @@ Eigen eigh(Builder& b, const Value& matrix, bool vectors) {
     const Halves left = turned(b, {up.first, down.first}, r, 1), right = turned(b, {up.second, down.second}, r, 1);
     // What the rotation makes of the pair itself, free of rounding.
     const auto set = [&](const Value& block, const Value& d) {
-      return b.select(on_diagonal, b.broadcast_in_dim(in_type_of(b, block, d), block.dims(), {0, 1}), block);
-    };
-    const Value change = b.mul(r.t, r.size), kept = b.like(p, 0);
-    const Value off_first = b.select(wanted, splat(b, g.type, 0), g);
-    const auto set_off = [&](const Value& block, const Value& d) {
       return b.select(on_diagonal, b.broadcast_in_dim(d, block.dims(), {0, 1}), block);
     };
-    (void)kept;
-    const Value tl = set(left.first, b.sub(p, change)), br = set(right.second, b.add(q, change));
-    const Value tr = set_off(right.first, off_first), bl = set_off(left.second, conjugate(b, off_first));
+    const Value change = b.mul(r.t, r.size), off = b.select(wanted, splat(b, g.type, 0), g);
+    const Value tl = set(left.first, in_type_of(b, g, b.sub(p, change)));
+    const Value br = set(right.second, in_type_of(b, g, b.add(q, change)));
+    const Value tr = set(right.first, off), bl = set(left.second, conjugate(b, off));
     const Halves over_columns_top = moved(b, {tl, tr}, 2), over_columns_bottom = moved(b, {bl, br}, 2);
     const Halves a = moved(b, {over_columns_top.first, over_columns_bottom.first}, 1);
     const Halves z = moved(b, {over_columns_top.second, over_columns_bottom.second}, 1);
