@@ -25,7 +25,7 @@ PLUGIN_PACKAGES := lammps_jax_pjrt_cpu fastatomstruct_xla_cpu
 # The operator board in parts: a process has room for about 20,000 programs of a CPU plugin (vm.max_map_count).
 define run_board
 @failed=; for part in 0 1 2; do \
-  $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -q tests/ops --board-part $$part $(1) || failed=1; \
+  $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -q --durations 12 tests/ops --board-part $$part $(1) || failed=1; \
 done; [ -z "$$failed" ]
 endef
 
