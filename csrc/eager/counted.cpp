@@ -28,14 +28,14 @@ class CountedKernel final : public c10::OperatorKernel {
  public:
   CountedKernel(const lower::Row& row, const c10::OperatorHandle& op) : kernel_(make_kernel(row, op)) {
     for (const lower::Cut& cut : row.options.cuts)
-      cuts_.emplace_back(cut.result, cut.dim.empty() ? std::nullopt : op.schema().argumentIndexWithName(cut.dim));
+      cuts_.push_back({cut, cut.dim.empty() ? std::nullopt : op.schema().argumentIndexWithName(cut.dim)});
   }
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
     const at::AutoDispatchBelowADInplaceOrView below;
     const size_t first = stack->size() - op.schema().arguments().size();
     std::vector<int64_t> dims;
-    for (const auto& [result, arg] : cuts_) {
+    for (const auto& [cut, arg] : cuts_) {
       const c10::IValue dim = arg ? (*stack)[first + static_cast<size_t>(*arg)] : c10::IValue();
       dims.push_back(dim.isNone() ? 0 : dim.toInt());
     }
@@ -43,14 +43,15 @@ class CountedKernel final : public c10::OperatorKernel {
     const int64_t count = stack->back().toTensor().item<int64_t>();
     stack->pop_back();
     for (size_t i = 0; i < cuts_.size(); ++i) {
-      c10::IValue& v = (*stack)[first + cuts_[i].first];
-      v = first_of(v.toTensor(), dims[i], count);
+      const lower::Cut& cut = cuts_[i].first;
+      c10::IValue& v = (*stack)[first + cut.result];
+      v = cut.transposed ? first_of(v.toTensor(), 1, count).t() : first_of(v.toTensor(), dims[i], count);
     }
   }
 
  private:
   std::unique_ptr<OpKernel> kernel_;
-  std::vector<std::pair<size_t, std::optional<int>>> cuts_;  // result, argument that names its dimension
+  std::vector<std::pair<lower::Cut, std::optional<int>>> cuts_;  // with the argument that names the dimension
 };
 
 // An out= form: the functional call, then copies.

@@ -57,7 +57,13 @@ class Call {
   size_t arg_count() const { return args_.size(); }
   const Type& type(size_t i) const { return get(i, Arg::Kind::kTensor).type; }
   Value tensor(size_t i) const { return get(i, Arg::Kind::kTensor).read(); }
-  Value tensor(size_t i, DType dtype) const { return b.convert(tensor(i), dtype); }
+  // Integers that meet narrow floats are rounded to those first, as PyTorch promotes them.
+  Value tensor(size_t i, DType dtype) const {
+    Value x = tensor(i);
+    if (is_integer(x.dtype()) && is_float(dtype) && is_float(common_dtype) && size_of(common_dtype) < size_of(dtype))
+      x = b.convert(b.convert(x, DType::F32), common_dtype);
+    return b.convert(x, dtype);
+  }
   size_t count(size_t i) const { return args_[i].items.size(); }
   bool has(size_t i, size_t k) const { return args_[i].items[k].kind != Arg::Kind::kNone; }
   Value tensor_at(size_t i, size_t k) const { return args_[i].items[k].read(); }

@@ -32,7 +32,7 @@ inline Value input(const Call& c, size_t i, DType dtype, const Dims& dims) {
     const Type type{dtype, x.dims()};
     return c.b.broadcast_to(c.b.select(x, c.b.constant(type, 1), c.b.constant(type, 0)), dims);
   }
-  return c.b.broadcast_to(c.b.convert(x, dtype), dims);
+  return c.operand(i, dtype, dims);
 }
 
 // PyTorch's common dtype of the tensors and those of the first `n` arguments that are numbers.

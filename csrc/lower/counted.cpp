@@ -46,9 +46,10 @@ Value nonzero_mask(Call& c) {
   return c.b.compare(Cmp::NE, x, c.b.constant(x.type, 0));
 }
 
+// One dimension after the other, as PyTorch holds them.
 Values nonzero(Call& c) {
   const Value mask = nonzero_mask(c);
-  return {coordinates_of(c.b, mask, mask.type.numel()), count_of(c.b, mask)};
+  return {c.b.transpose(coordinates_of(c.b, mask, mask.type.numel()), {1, 0}), count_of(c.b, mask)};
 }
 
 // (self, size, fill_value): nonzero cut or filled to `size` places.
@@ -173,7 +174,7 @@ std::vector<Row> counted_rows() {
       {"_unique", unique, {.cuts = {{0}}}},
       {"_unique2", unique2, {.cuts = {{0}, {2}}}},
       {"masked_select", masked_select, {.cuts = {{0}}}},
-      {"nonzero", nonzero, {.cuts = {{0}}}},
+      {"nonzero", nonzero, {.cuts = {{0, {}, true}}}},
       {"nonzero_static", nonzero_static},
       {"unique_consecutive", unique_consecutive, {.cuts = {{0, "dim"}, {2}}}},
       {"unique_dim", unique_dim, {.cuts = {{0, "dim"}, {2}}}},

@@ -198,7 +198,11 @@ Moments moments(Call& c, const Value& x, const Dims& dims, size_t correction) {
 }
 
 // (self, dim, correction, keepdim)
-Moments moments(Call& c) { return moments(c, c.tensor(0, opmath(c.type(0).dtype)), reduced_dims(c, 1), 2); }
+Moments moments(Call& c) {
+  const DType t = c.type(0).dtype;
+  TPJ_CHECK(is_float(t) || is_complex(t), c.name(), " of ", info(t).name);
+  return moments(c, c.tensor(0, opmath(t)), reduced_dims(c, 1), 2);
+}
 
 Values var(Call& c) { return {shaped(c, moments(c).var)}; }
 Values std_(Call& c) { return {shaped(c, c.b.sqrt(moments(c).var))}; }

@@ -38,6 +38,7 @@ struct GivenNumber {
 struct Cut {
   size_t result;
   std::string_view dim = {};
+  bool transposed = false;  // a matrix that the program gives with its dimensions exchanged
 };
 
 struct Row {

@@ -40,8 +40,8 @@ DTYPES = (
     torch.complex64,
     torch.complex128,
 )
-SUBSET = 4  # samples of a cell that is not looked at in full
-VARIANT_SAMPLES = 3
+SUBSET = 2  # samples of a cell that is not looked at in full
+VARIANT_SAMPLES = 2
 HIGHER = {
     torch.float32: torch.float64,
     torch.bfloat16: torch.float64,

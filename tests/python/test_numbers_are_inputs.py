@@ -6,12 +6,14 @@ by itself: if it needs other arguments, it fails until it has them here.
 
 from __future__ import annotations
 
+import os
 from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
-from conftest import OTHER_DEVICE
+
+OTHER_DEVICE = os.environ.get("TORCH_PJRT_TEST_DEVICE")
 
 # Rows whose program depends on a number beyond its special values, and why.
 EXCEPTIONS = {

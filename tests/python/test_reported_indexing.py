@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 import pytest
 import torch
 from agree import agree, normal
-from conftest import OTHER_DEVICE
 from torch import Tensor, nn
 from torch.nn import functional
 
+OTHER_DEVICE = os.environ.get("TORCH_PJRT_TEST_DEVICE")
 NUMBERS = [
     *(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
     *(torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64),
