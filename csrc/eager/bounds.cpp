@@ -73,6 +73,13 @@ bool suspicious_positions(lower::Positions kind, const c10::IValue* args) {
     }
     case lower::Positions::kRows:
       return self.dim() > 0 && outside(args[1].toTensor(), {0, self.size(0)});
+    case lower::Positions::kTargets:
+    case lower::Positions::kTargetLists: {
+      const int64_t first = kind == lower::Positions::kTargets ? 0 : -1;
+      return outside(args[1].toTensor(), {first, self.dim() == 0 ? 1 : self.size(-1)});
+    }
+    case lower::Positions::kUnpooled:
+      return outside(args[1].toTensor(), {0, c10::multiply_integers(args[2].toIntVector())});
   }
   return false;
 }

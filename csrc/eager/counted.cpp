@@ -45,7 +45,11 @@ class CountedKernel final : public c10::OperatorKernel {
     for (size_t i = 0; i < cuts_.size(); ++i) {
       const lower::Cut& cut = cuts_[i].first;
       c10::IValue& v = (*stack)[first + cut.result];
-      v = cut.transposed ? first_of(v.toTensor(), 1, count).t() : first_of(v.toTensor(), dims[i], count);
+      const at::Tensor& t = v.toTensor();
+      if (!cut.transposed)
+        v = first_of(t, dims[i], count);
+      else
+        v = count == 0 ? t.as_strided({0, t.size(0)}, {1, 0}) : first_of(t, 1, count).t();
     }
   }
 

@@ -19,11 +19,14 @@ using LowerFn = Values (*)(Call&);
 // before the call where that costs no wait.
 enum class Positions {
   kNone,
-  kAlongDim,  // (self, dim, index, ...): places along dim of self
-  kClasses,   // (self, target, weight, reduction, ignore_index, ...): channels of self
-  kFlat,      // (self, index, ...): places in self, flattened; negative ones count from the end
-  kIndices,   // (self, indices[], ...): places in the dimensions of self; negative ones count from the end
-  kRows,      // (weight, indices, ...): rows of weight
+  kAlongDim,     // (self, dim, index, ...): places along dim of self
+  kClasses,      // (self, target, weight, reduction, ignore_index, ...): channels of self
+  kFlat,         // (self, index, ...): places in self, flattened; negative ones count from the end
+  kIndices,      // (self, indices[], ...): places in the dimensions of self; negative ones count from the end
+  kRows,         // (weight, indices, ...): rows of weight
+  kTargets,      // (self, target, ...): classes, the last dimension of self
+  kTargetLists,  // the same, and -1, which ends a list
+  kUnpooled,     // (self, indices, output_size, ...): places in an output plane
 };
 
 // A Scalar, float or 0-d host tensor among the arguments of a call; every other argument is not given.

@@ -161,9 +161,7 @@ def test_bags_obey_every_option(mode: str, device: torch.device) -> None:
     weight = normal(6, 3).requires_grad_()
     ids = torch.tensor([1, 1, 5, 0, 1, 3])
     for offsets, last in (([0, 2, 2], False), ([0, 2, 2, 6], True), ([0], False)):
-        for options in ({}, {"padding_idx": 1}, {"scale_grad_by_freq": True}):
-            if mode == "max" and "scale_grad_by_freq" in options:
-                continue
+        for options in ({}, {"padding_idx": 1}):
             agree(
                 lambda w, i, o, last=last, options=options: functional.embedding_bag(
                     i, w, o, mode=mode, include_last_offset=last, **options
@@ -239,3 +237,28 @@ def test_scatter_reduces_every_way(reduce: str, include: bool, device: torch.dev
                 index[0, :3],
                 source,
             )
+
+
+POSITIONS: dict[str, Callable[[torch.device | str], object]] = {
+    "a bag's index": lambda d: functional.embedding_bag(torch.tensor([[0, 5]]).to(d), torch.ones(3, 2).to(d)),
+    "a class": lambda d: functional.multi_margin_loss(torch.ones(2, 3).to(d), torch.tensor([0, 3]).to(d)),
+    "a negative class": lambda d: functional.multi_margin_loss(torch.ones(2, 3).to(d), torch.tensor([0, -1]).to(d)),
+    "one of some classes": lambda d: functional.multilabel_margin_loss(
+        torch.ones(1, 3).to(d), torch.tensor([[0, 3, -1]]).to(d)
+    ),
+    "a place in a plane": lambda d: functional.max_unpool2d(
+        torch.ones(1, 1, 2, 2).to(d), torch.tensor([[[[0, 1], [2, 16]]]]).to(d), 2
+    ),
+    "a place in a volume": lambda d: functional.max_unpool3d(
+        torch.ones(1, 1, 1, 2, 2).to(d), torch.tensor([[[[[0, 1], [2, 32]]]]]).to(d), 2
+    ),
+}
+
+
+@pytest.mark.parametrize("name", POSITIONS)
+def test_a_position_out_of_range_is_the_cpus_error(name: str, device: torch.device) -> None:
+    with pytest.raises(RuntimeError) as expected:
+        POSITIONS[name]("cpu")
+    with pytest.raises(RuntimeError) as got:
+        POSITIONS[name](device)
+    assert str(got.value).splitlines()[0] == str(expected.value).splitlines()[0]
