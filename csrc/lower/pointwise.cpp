@@ -17,8 +17,8 @@ Pair pair(Call& c, DType t) { return {input(c, 0, t, c.result_dims()), input(c, 
 
 // alpha * x, or x when alpha is exactly 1 (a special value, so the key tells them apart).
 Value scaled(Call& c, Value x, size_t alpha) {
-  TPJ_CHECK(!c.has(alpha) || c.number_kind(alpha) <= NumberKind::kInt || is_float(x.dtype()) || is_complex(x.dtype()),
-            "alpha of ", c.name(), " is no integer");
+  TPJ_CHECK(!is_bool(x.dtype()) || !c.has(alpha) || c.number_kind(alpha) <= NumberKind::kInt, "alpha of ", c.name(),
+            " is no integer");
   return c.absent_or(alpha, 1) ? x : c.b.mul(x, c.number(alpha, x.dtype(), x.dims()));
 }
 

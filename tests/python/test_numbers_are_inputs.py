@@ -46,6 +46,8 @@ OPTIMIZER_RATE = {**OPTIMIZER, "lr": torch.tensor(0.1)}
 BITWISE = {"self": WHOLE}
 Value = Any
 OVERRIDES: dict[str, dict[str, Value]] = {
+    "__lshift__.Scalar": BITWISE,
+    "__rshift__.Scalar": BITWISE,
     "_amp_update_scale": {
         "self": torch.ones(1),
         "growth_tracker": torch.zeros(1, dtype=torch.int32),
