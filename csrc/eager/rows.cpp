@@ -51,6 +51,7 @@ exec::Form make_form(const lower::Row& row, const FunctionSchema& schema) {
     const size_t dot = name.find('.');
     form.meta = c10::Dispatcher::singleton().findSchemaOrThrow(
         ("aten::" + name.substr(0, dot)).c_str(), dot == std::string::npos ? "" : name.substr(dot + 1).c_str());
+    if (form.meta->schema().arguments().size() != args.size()) form.meta.reset();  // an out= form asks its own
   }
   return form;
 }
