@@ -406,7 +406,9 @@ Values fractional_max_pool(Call& c, int64_t spatial) {
   Dims all{planes};
   all.insert(all.end(), out.begin(), out.end());
   all.insert(all.end(), kernel.begin(), kernel.end());
-  const Value by_plane = b.reshape(samples, {planes, spatial});
+  // There may be more samples than planes: of a batch, for an input without one.
+  const Value flat = b.reshape(samples, {samples.type.numel()});
+  const Value by_plane = b.reshape(b.slice_dim(flat, 0, 0, planes * spatial), {planes, spatial});
   Value at;
   for (int64_t d = 0; d < spatial; ++d) {
     const auto i = static_cast<size_t>(d);
