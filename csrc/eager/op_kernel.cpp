@@ -396,7 +396,7 @@ bool refused(const lower::Row& row, std::span<const c10::IValue> args) {
       const at::Tensor& t = args[i].toTensor();
       if (t.is_privateuseone() && !first) first = runtime::find_dtype(t.scalar_type());
       if (!t.is_cpu() || t.dim() != 0) continue;
-      number = t.item();
+      number = exec::read_scalar(t);
     } else if (args[i].isScalar()) {
       number = args[i].toScalar();
     } else {

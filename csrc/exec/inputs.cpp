@@ -96,18 +96,6 @@ void put(NumberKey& key, const c10::Scalar& s, DType dtype) {
   }
 }
 
-// A CPU 0-d tensor's value; Python's numbers arrive as float64 or int64 tensors and are read in place.
-c10::Scalar read_scalar(const at::Tensor& t) {
-  switch (t.scalar_type()) {
-    case c10::ScalarType::Double:
-      return *static_cast<const double*>(t.const_data_ptr());
-    case c10::ScalarType::Long:
-      return *static_cast<const int64_t*>(t.const_data_ptr());
-    default:
-      return t.item();
-  }
-}
-
 }  // namespace
 
 int Inputs::add_cell(runtime::Cell* cell) {
@@ -170,6 +158,18 @@ int Inputs::add_tensor(const c10::TensorImpl& t, bool may_be_block) {
   for (int64_t s : sizes) key.word(s);
   for (int64_t s : strides) key.word(s);
   return index;
+}
+
+// Python's numbers arrive as float64 or int64 tensors and are read in place.
+c10::Scalar read_scalar(const at::Tensor& t) {
+  switch (t.scalar_type()) {
+    case c10::ScalarType::Double:
+      return *static_cast<const double*>(t.const_data_ptr());
+    case c10::ScalarType::Long:
+      return *static_cast<const int64_t*>(t.const_data_ptr());
+    default:
+      return t.item();
+  }
 }
 
 runtime::BufferRef number_buffer(const c10::IValue& value, DType dtype, int device) {

@@ -44,6 +44,9 @@ struct Inputs {
   std::vector<std::pair<runtime::Cell*, int>> lookup_;  // open addressing, only for many cells
 };
 
+// The value of a CPU 0-d tensor.
+c10::Scalar read_scalar(const at::Tensor& t);
+
 // A number or CPU 0-d tensor as a scalar of `dtype`: a cached buffer. Throws PyTorch's overflow error when it does not
 // fit.
 runtime::BufferRef number_buffer(const c10::IValue& value, DType dtype, int device);
