@@ -2,6 +2,7 @@
 #
 #   make demo     train a small network on the PJRT device      make lint     formatters, linters, layer checks
 #   make test     test-cpp, test-py and test-ops                make format   rewrite sources in the agreed format
+#   make test-chips  every operator's programs for chips that are not here
 #   make test-full  every sample of the operator board (hours)  make board    write down what the board finds
 #   make build    compile into python/torch_pjrt                make clean    remove what was built
 #   make bench    benchmarks                                    make wheel    build dist/*.whl
@@ -29,7 +30,7 @@ define run_board
 done; [ -z "$$failed" ]
 endef
 
-.PHONY: demo test test-cpp test-py test-ops test-full board bench build configure setup lint format wheel lock clean
+.PHONY: demo test test-cpp test-py test-ops test-chips test-full board bench build configure setup lint format wheel lock clean
 .DELETE_ON_ERROR:
 
 demo: build
@@ -60,6 +61,14 @@ test-ops: build
 test-full: build
 	$(call run_board,--board full --board-resume $(BUILD)/board-passed.txt)
 	rm $(BUILD)/board-passed.txt
+
+# Every operator's programs for chips that are not here: first they run on the CPU plugin with the chip's limits.
+test-chips: build
+	rm -rf $(BUILD)/chips
+	$(BIN)/python tests/chips/collect.py $(BUILD)/chips --plugin tpu --processes $(JOBS)
+	@failed=; for target in tpu:v5e tpu:v6e; do \
+	  $(BIN)/python tests/chips/programs.py --target $$target $(BUILD)/chips || failed=1; \
+	done; [ -z "$$failed" ]
 
 # tests/ops/expected.tsv and the reference page, from a fresh run; look at the difference before you commit it.
 board: build
@@ -115,7 +124,7 @@ $(VENV)/.editable: pyproject.toml $(VENV)/.installed
 
 lock: $(VENV)/.installed
 	(head -1 requirements-lock.txt; $(BIN)/python -m pip list --format=freeze --exclude pip --exclude torch_pjrt \
-	  --exclude lammps-jax-pjrt-cpu --exclude fastatomstruct-xla-cpu --exclude-editable | sed 's/+cpu$$//') > $(VENV)/lock.txt
+	  --exclude lammps-jax-pjrt-cpu --exclude fastatomstruct-xla-cpu --exclude libtpu --exclude-editable | sed 's/+cpu$$//') > $(VENV)/lock.txt
 	mv $(VENV)/lock.txt requirements-lock.txt
 
 clean:

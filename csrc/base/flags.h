@@ -9,11 +9,13 @@
 namespace tpj {
 
 // X(name, type, default, help)
-#define TPJ_FLAGS(X)                                                                                             \
-  X(CPU_DEVICES, int64_t, 1, "number of devices the embedded CPU plugin makes (its option cpu_device_count)")    \
-  X(DEVICE_NAME, std::string, "", "device name, instead of the one in the plugin's spec")                        \
-  X(EAGER, std::string, "strict", "strict: enqueue each call when it is made; debug: also wait for it")          \
-  X(FALLBACK, std::string, "warn", "an operator without a program runs on the CPU: warn once, silent, or error") \
+#define TPJ_FLAGS(X)                                                                                               \
+  X(CAPABILITIES, std::string, "", "name=value,...: capabilities instead of the plugin's, to try a chip's limits") \
+  X(CPU_DEVICES, int64_t, 1, "number of devices the embedded CPU plugin makes (its option cpu_device_count)")      \
+  X(DEVICE_NAME, std::string, "", "device name, instead of the one in the plugin's spec")                          \
+  X(DUMP, std::string, "", "folder for the StableHLO text of every program that is compiled")                      \
+  X(EAGER, std::string, "strict", "strict: enqueue each call when it is made; debug: also wait for it")            \
+  X(FALLBACK, std::string, "warn", "an operator without a program runs on the CPU: warn once, silent, or error")   \
   X(PLUGIN, std::string, "", "PJRT plugin: a path of a shared library, or a registered name")
 
 struct Flags {

@@ -42,4 +42,13 @@ pjrt::Options get_options(PyObject* dict, const char* name) {
   return out;
 }
 
+Limits get_limits(PyObject* caps) {
+  Limits limits;
+#define VALUE(name, ...) \
+  if (const std::string text = get_text(caps, #name); !text.empty()) limits.name = text == "true";
+  TPJ_LIMITS(VALUE)
+#undef VALUE
+  return limits;
+}
+
 }  // namespace tpj::bindings

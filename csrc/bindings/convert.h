@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/limits.h"
 #include "pjrt/named_value.h"
 
 namespace tpj::bindings {
@@ -81,5 +82,8 @@ auto without_gil(F&& f) {
 // config[name] as text ("" for None or absent) and as a dict of plugin options.
 std::string get_text(PyObject* dict, const char* name);
 pjrt::Options get_options(PyObject* dict, const char* name);
+
+// Of a dict of capabilities ("true", "false"); those that are no limits are left out.
+Limits get_limits(PyObject* caps);
 
 }  // namespace tpj::bindings

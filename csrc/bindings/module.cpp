@@ -8,6 +8,8 @@
 #include "base/flags.h"
 #include "bindings/api.h"
 #include "bindings/convert.h"
+#include "bindings/methods.h"
+#include "compile/compiler.h"
 
 namespace tpj::bindings {
 namespace {
@@ -119,6 +121,10 @@ PyObject* describe(PyObject*, PyObject*) {
   });
 }
 
+PyObject* user_line(PyObject*, PyObject*) {
+  return guarded([] { return to_python(compile::user_line()); });
+}
+
 // ---- flags
 
 PyObject* set_flag_value(PyObject*, PyObject* args) {
@@ -172,6 +178,7 @@ PyObject* bench_meter(PyObject*, PyObject* on) {
 PyMethodDef kMethods[] = {
     {"bench_meter", bench_meter, METH_O, "Where this thread's calls spend their time."},
     {"bench_last_program", bench_last_program, METH_O, "Mean microseconds of the newest program's bare execute."},
+    {"compile_ahead", compile_ahead, METH_O, "Compiles a module for a chip that is not here."},
     {"compile_log", log, METH_NOARGS, "Every compile: operator, reason, where, seconds."},
     {"describe", describe, METH_NOARGS, "The plugin at work."},
     {"device_count", device_count, METH_NOARGS, "Devices of this process; 0 without a usable plugin."},
@@ -182,11 +189,13 @@ PyMethodDef kMethods[] = {
     {"is_available", is_available, METH_NOARGS, "True if a plugin is there."},
     {"is_in_bad_fork", is_in_bad_fork, METH_NOARGS, "True in a child forked after the client was made."},
     {"is_initialized", is_initialized, METH_NOARGS, "True once the client is made."},
+    {"lower_graph", lower_graph, METH_VARARGS, "A traced function as a StableHLO module."},
     {"register", register_backend, METH_O, "Registers the device with PyTorch."},
     {"reset_stats", reset, METH_NOARGS, "Zeroes the counters and the compile log."},
     {"rows", rows, METH_NOARGS, "Overload -> row that serves it."},
     {"set_flag", set_flag_value, METH_VARARGS, "Changes a switch."},
     {"stats", stats, METH_NOARGS, "Counters."},
+    {"user_line", user_line, METH_NOARGS, "The innermost line that is not PyTorch's or ours: file:line."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -1,10 +1,13 @@
 // Calls torch_pjrt._decompose.trace and turns plain Python data into a graph and back. The interpreter lock is taken
-// here and nowhere else on that path.
+// here and nowhere else on that path. Functions that Python traced come in the same form.
 #include <Python.h>
 
 #include "base/errors.h"
 #include "bindings/api.h"
 #include "bindings/convert.h"
+#include "bindings/methods.h"
+#include "bridge/module.h"
+#include "eager/kernels.h"
 #include "eager/register.h"
 
 namespace tpj::bindings {
@@ -65,6 +68,9 @@ exec::Graph to_graph(PyObject* result) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(nodes); ++i) {
     PyObject* node = PyTuple_GET_ITEM(nodes, i);
     graph.nodes.push_back({PyUnicode_AsUTF8(PyTuple_GET_ITEM(node, 0)), from_tuple(PyTuple_GET_ITEM(node, 1))});
+    if (PyTuple_GET_SIZE(node) < 4) continue;
+    graph.nodes.back().file = PyUnicode_AsUTF8(PyTuple_GET_ITEM(node, 2));
+    graph.nodes.back().line = static_cast<int>(PyLong_AsLong(PyTuple_GET_ITEM(node, 3)));
   }
   graph.outputs = from_tuple(PyTuple_GET_ITEM(result, 1));
   return graph;
@@ -94,6 +100,40 @@ std::optional<exec::Graph> trace(const std::string& overload, const PlainList& a
 }
 
 }  // namespace
+
+PyObject* lower_graph(PyObject*, PyObject* args) {
+  const char* name = nullptr;
+  PyObject *inputs = nullptr, *traced = nullptr, *caps = nullptr;
+  if (!PyArg_ParseTuple(args, "sO!O!O!", &name, &PyTuple_Type, &inputs, &PyTuple_Type, &traced, &PyDict_Type, &caps))
+    return nullptr;
+  return guarded([&] {
+    const Limits limits = get_limits(caps);
+    std::vector<exec::TensorDescription> described;
+    for (const Plain& p : from_tuple(inputs)) {  // ("tensor", dtype, sizes, strides)
+      const auto& parts = std::get<PlainList>(p.v);
+      exec::TensorDescription t{std::get<int64_t>(parts[1].v), {}, {}};
+      for (const Plain& n : std::get<PlainList>(parts[2].v)) t.sizes.push_back(std::get<int64_t>(n.v));
+      for (const Plain& n : std::get<PlainList>(parts[3].v)) t.strides.push_back(std::get<int64_t>(n.v));
+      described.push_back(std::move(t));
+    }
+    const exec::Graph graph = to_graph(traced);
+    const bridge::Module module =
+        without_gil([&] { return bridge::lower(name, graph, described, &eager::find_form, limits); });
+    const auto show = [](const std::vector<pjrt::TensorType>& types) {
+      List list;
+      for (const pjrt::TensorType& t : types) list.append(to_python(pjrt::show(t)));
+      return list.release();
+    };
+    Dict out;
+    out.set("text", module.text);
+    out.set_owned("parameters", show(module.parameters));
+    out.set_owned("results", show(module.results));
+    List sources;
+    for (const int source : module.sources) sources.append(to_python(int64_t{source}));
+    out.set_owned("sources", sources.release());
+    return out.release();
+  });
+}
 
 void install_tracer() { eager::set_tracer(&trace); }
 

@@ -1,11 +1,16 @@
 #include "compile/compiler.h"
 
+#include <unistd.h>
+
+#include <cctype>
 #include <chrono>
 #include <deque>
+#include <filesystem>
 #include <fstream>
 #include <mutex>
 
 #include "base/errors.h"
+#include "base/flags.h"
 
 namespace tpj::compile {
 namespace {
@@ -46,6 +51,19 @@ void check_mappings() {
          " (sysctl vm.max_map_count): no room for another program. torch_pjrt.compile_log() shows what was compiled");
 }
 
+// Into the folder of the flag DUMP: what, where and the text of a program.
+void dump(const CompileRecord& record, std::string_view text) {
+  static std::atomic<int> count{0};
+  std::string what = record.what;
+  for (char& c : what)
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.' && c != '_') c = '-';
+  const std::filesystem::path path =
+      std::filesystem::path(flags().DUMP) / str(getpid(), "-", count.fetch_add(1), "-", what.substr(0, 100), ".mlir");
+  std::ofstream file(path);
+  file << "// " << record.what << "\n// " << record.where << "\n" << text;
+  if (!file) fail(ErrorKind::kRuntime, "TORCH_PJRT_DUMP: cannot write ", path.string());
+}
+
 }  // namespace
 
 std::atomic<int> compile_forbidden{0};
@@ -62,6 +80,7 @@ std::unique_ptr<pjrt::Executable> compile(const pjrt::Client& client, const pjrt
   TPJ_CHECK(compile_forbidden == 0, "[", record.what, "] would compile inside torch_pjrt.no_compile(): ", record.reason,
             record.where.empty() ? "" : ", at ", record.where);
   check_mappings();
+  if (!flags().DUMP.empty()) dump(record, text);
   pjrt::CompileOptions options;
   options.portable = client.device_count() > 1;  // bound to the only device, an execution costs 0.2 us less
   options.env_overrides = overrides;

@@ -152,6 +152,17 @@ at::Tensor histogramdd_edges(const at::Tensor& self, at::TensorList bins, const 
   return histogram_of(points_of(self, bins.size()), edges, weight, density);
 }
 
+// ---- factors
+
+at::Tensor cholesky(const at::Tensor& self, bool upper) {
+  TORCH_CHECK(self.dim() >= 2, "cholesky: The input tensor A must have at least 2 dimensions.");
+  TORCH_CHECK(self.size(-2) == self.size(-1), "cholesky: A must be batches of square matrices, but they are ",
+              self.size(-2), " by ", self.size(-1), " matrices");
+  const auto [factor, info] = at::linalg_cholesky_ex(self, upper);
+  at::_linalg_check_errors(info, "cholesky", /*is_matrix=*/self.dim() == 2);
+  return factor;
+}
+
 // ---- gradients
 
 at::Tensor fractional_max_pool3d_backward(const at::Tensor& grad, const at::Tensor& self, c10::IntArrayRef,
@@ -220,6 +231,7 @@ void register_composed(torch::Library& lib) {
   lib.impl("_histogramdd_from_bin_cts", &Below<&histogramdd_counts>::call);
   lib.impl("_histogramdd_from_bin_tensors", &Below<&histogramdd_edges>::call);
   lib.impl("bincount", &Below<&bincount>::call);
+  lib.impl("cholesky", &Below<&cholesky>::call);
   lib.impl("fractional_max_pool3d_backward", &Below<&fractional_max_pool3d_backward>::call);
   lib.impl("histogram.bin_ct", &Below<&histogram_counts>::call);
   lib.impl("histogram.bins_tensor", &Below<&histogram_edges>::call);
@@ -231,6 +243,7 @@ void register_composed(torch::Library& lib) {
   out_form("native_batch_norm.out", "aten::native_batch_norm", "");
   out_form("rrelu_with_noise.out", "aten::rrelu_with_noise", "");
   out_form("bincount.out", "aten::bincount", "");
+  out_form("cholesky.out", "aten::cholesky", "");
   out_form("histogram.bin_ct_out", "aten::histogram", "bin_ct");
   out_form("histogram.bins_tensor_out", "aten::histogram", "bins_tensor");
   out_form("repeat_interleave.Tensor_out", "aten::repeat_interleave", "Tensor");

@@ -62,7 +62,7 @@ std::unique_ptr<exec::Program> compile(const c10::OperatorHandle& op, const exec
   const std::optional<exec::Graph> graph = state().tracer(name, described);
   if (!graph) return nullptr;
 
-  exec::Lowering lowering(name, inputs.device_or_current());
+  exec::Lowering lowering(name, inputs.device_or_current(), runtime::client().caps().limits());
   const torch::jit::Stack arguments = meta_arguments(lowering, form, inputs, originals);
   std::vector<at::Tensor> tensors;
   // The traced operator is the functional one: it does not take what out= gives.

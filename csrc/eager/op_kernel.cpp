@@ -449,7 +449,7 @@ pjrt::Options overrides_for(std::string_view text) {
 std::unique_ptr<exec::Program> OpKernel::compile(const c10::OperatorHandle& op, const exec::Inputs& inputs,
                                                  const torch::jit::Stack& stack) {
   check_overlap(form_, stack, n_args_);
-  exec::Lowering lowering(name_, inputs.device_or_current());
+  exec::Lowering lowering(name_, inputs.device_or_current(), runtime::client().caps().limits());
   const torch::jit::Stack arguments = meta_arguments(lowering, form_, inputs, stack);
   check_out_dtypes(op, form_, arguments, stack);
   torch::jit::Stack returns = arguments;

@@ -165,8 +165,7 @@ void register_rows(torch::Library& lib) {
     add(row, *op);
     const FunctionSchema& schema = op->schema();
     // Where the row says what the results are, PyTorch's own out= forms resize and copy.
-    if (std::any_of(schema.arguments().begin(), schema.arguments().end(), is_written) || !row.options.mutates.empty() ||
-        !row.options.asks_meta)
+    if (std::any_of(schema.arguments().begin(), schema.arguments().end(), is_written) || !row.options.mutates.empty())
       continue;
     if (const auto in_place = dispatcher.findSchema({base + "_", overload});
         in_place && same_order(schema, in_place->schema()) &&
@@ -175,7 +174,7 @@ void register_rows(torch::Library& lib) {
     for (const OperatorHandle& other : overloads[base]) {
       const std::string name = c10::toString(other.operator_name());
       if (!is_out_form(schema, other.schema()) || lower::find_row(name.substr(6))) continue;
-      if (row.options.cuts.empty())
+      if (row.options.cuts.empty() && row.options.asks_meta)
         add(row, other);
       else
         lib.impl(name.c_str(), out_function(*op));

@@ -110,6 +110,7 @@ torch::jit::Stack lower_graph(Lowering& lowering, const Graph& graph, const std:
               node.args.size());
     torch::jit::Stack stack;
     for (size_t i = 0; i < args.size(); ++i) stack.push_back(to_ivalue(node.args[i], args[i].type(), env));
+    if (node.line >= 0) lowering.locate(node.op, node.file, node.line);
     if (const Form* form = find_form(node.op)) {
       lowering.call(op, *form, stack, /*numbers_are_inputs=*/false);
     } else {
@@ -120,8 +121,10 @@ torch::jit::Stack lower_graph(Lowering& lowering, const Graph& graph, const std:
       }
       if (is_one_of(node.op, {"aten::clone", "aten::_to_copy", "aten::contiguous", "aten::lift_fresh_copy"})) {
         lowering.copy(stack[0].toTensor(), before[0].toTensor());
-      } else if (!is_one_of(node.op, {"aten::empty.memory_format", "aten::empty_like", "aten::empty_strided",
-                                      "aten::new_empty", "aten::new_empty_strided"})) {
+      } else if (is_one_of(node.op, {"aten::empty.memory_format", "aten::empty_like", "aten::empty_strided",
+                                     "aten::new_empty", "aten::new_empty_strided"})) {
+        lowering.add_empty(stack[0].toTensor());
+      } else {
         const bool views =
             std::all_of(stack.begin(), stack.end(), [&](const c10::IValue& v) { return lowering.knows(v); });
         if (!views) fail(ErrorKind::kNotImplemented, node.op, " has no row");

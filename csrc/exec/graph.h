@@ -32,8 +32,10 @@ struct Plain {
 };
 
 struct Node {
-  std::string op;  // "aten::add.Tensor"
-  PlainList args;  // all of the schema's, in its order
+  std::string op;         // "aten::add.Tensor"
+  PlainList args;         // all of the schema's, in its order
+  std::string file = {};  // the user's line: empty when it is not known
+  int line = -1;          // -1: the node is not to be named in messages at all
 };
 
 struct Graph {

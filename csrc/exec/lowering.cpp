@@ -449,7 +449,7 @@ std::unique_ptr<Program> Lowering::finish(
       program->writes.push_back({static_cast<int>(i), output_of(static_cast<int>(i))});
   for (const Value& v : outputs_) {
     program->outputs.push_back(BufferType::intern(v.dtype(), v.dims()));
-    runtime::check_size(device_, program->outputs.back()->nbytes);
+    if (device_ >= 0) runtime::check_size(device_, program->outputs.back()->nbytes);
   }
   if (outputs_.empty()) return program;
 
@@ -463,7 +463,7 @@ std::unique_ptr<Program> Lowering::finish(
       for (const Write& w : program->writes) {
         if (w.cell != p.cell) continue;
         p.cell_is_written = true;
-        if (program->outputs[static_cast<size_t>(w.output)] == p.type) alias = w.output;
+        if (b_.limits().donation && program->outputs[static_cast<size_t>(w.output)] == p.type) alias = w.output;
       }
     p.written_by = alias;
     params.push_back(v);

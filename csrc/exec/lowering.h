@@ -36,7 +36,8 @@ bool is_known(const Form& form, size_t arg, const c10::IValue& value);
 
 class Lowering {
  public:
-  Lowering(std::string name, int device) : name_(std::move(name)), device_(device) {}
+  // `device`: whose memory the results must fit; -1: a device that is not here.
+  Lowering(std::string name, int device, const Limits& limits) : name_(std::move(name)), device_(device), b_(limits) {}
 
   // ---- inputs, in the order of the call's distinct cells. `type` is null for a cell that was never written.
   int add_cell(const BufferType* type, size_t nbytes, c10::ScalarType fallback_dtype);
@@ -51,8 +52,13 @@ class Lowering {
 
   // Writes the value of one meta tensor to another, with its cast.
   void copy(const at::Tensor& to, const at::Tensor& from) { write(to, read(from)); }
+  // Makes the memory of a meta tensor known, without contents.
+  void add_empty(const at::Tensor& meta) { cell_of(meta); }
   // True for tensors (also in lists) whose storages have a value here: views of what is known.
   bool knows(const c10::IValue& value) const;
+
+  // Where the calls from here on come from.
+  void locate(const std::string& op, const std::string& file, int line) { b_.locate(op, file, line); }
 
   // After the last call: `returns` are the meta values to return, `arguments` the meta arguments of the outermost call
   // (to recognise what is returned as it came and what was resized).
@@ -88,7 +94,7 @@ class Lowering {
   int output_of(int cell);
 
   std::string name_;
-  int device_;  // whose memory the results must fit
+  int device_;
   std::string text_;
   hlo::Builder b_;
   std::vector<SymbolicCell> cells_;

@@ -88,7 +88,7 @@ std::string Type::str() const {
   return s + info(dtype).name + ">";
 }
 
-Builder::Builder() { open_.push_back(&main_); }
+Builder::Builder(const Limits& limits) : limits_(limits) { open_.push_back(&main_); }
 
 Values Builder::emit(std::string_view name, const Values& operands, const std::vector<Type>& results, std::string attrs,
                      std::vector<Region> regions) {
@@ -100,17 +100,43 @@ Values Builder::emit(std::string_view name, const Values& operands, const std::v
     op.operands.push_back(v.id);
     op.operand_types.push_back(v.type);
   }
+  for (const Type& t : results) check_dtype(limits_, t.dtype);
   op.first_result = next_id_;
   op.results = results;
   op.attrs = std::move(attrs);
   op.regions = std::move(regions);
+  op.location = location_;
   Values out;
   for (const Type& t : results) out.push_back({next_id_++, t});
   open_.back()->ops.push_back(std::move(op));
   return out;
 }
 
+namespace {
+
+// In MLIR's quotes: bytes that it does not take as they are become two hexadecimal digits.
+std::string quoted(std::string_view s) {
+  static constexpr std::string_view kDigits = "0123456789ABCDEF";
+  std::string out = "\"";
+  for (const char c : s) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte >= 0x20 && byte < 0x7f && c != '"' && c != '\\')
+      out += c;
+    else
+      out += {'\\', kDigits[byte >> 4], kDigits[byte & 15]};
+  }
+  return out + "\"";
+}
+
+}  // namespace
+
+void Builder::locate(std::string_view name, std::string_view file, int line) {
+  location_ = quoted(name);
+  if (!file.empty()) location_ += "(" + quoted(file) + ":" + std::to_string(line) + ":0)";
+}
+
 Value Builder::parameter(const Type& type) {
+  check_dtype(limits_, type.dtype);
   main_.args.push_back({next_id_++, type});
   return main_.args.back();
 }
@@ -200,6 +226,50 @@ Value Builder::reduce_precision(const Value& x, int exponent_bits, int mantissa_
 
 Value Builder::chlo(std::string_view mnemonic, const Values& operands) {
   return emit1(str("chlo.", mnemonic), operands, operands[0].type);
+}
+
+Values Builder::top_k(const Value& x, int64_t k) {
+  Dims dims = x.dims();
+  TPJ_ASSERT(!dims.empty() && 0 <= k && k <= dims.back(), "top ", k, " of ", x.type.str());
+  dims.back() = k;
+  return emit("chlo.top_k", {x}, {{x.dtype(), dims}, {DType::I32, dims}}, str("k = ", k, " : i64"));
+}
+
+namespace {
+
+bool is_wide(const Type& t) { return is_integer(t.dtype) && size_of(t.dtype) == 8 && !t.dims.empty(); }
+
+}  // namespace
+
+Value Builder::div(const Value& x, const Value& y) {
+  return is_wide(x.type) && !limits_.int64_division ? divide_by_steps(x, y)[0] : div_(x, y);
+}
+
+Value Builder::rem(const Value& x, const Value& y) {
+  return is_wide(x.type) && !limits_.int64_division ? divide_by_steps(x, y)[1] : rem_(x, y);
+}
+
+Values Builder::divide_by_steps(const Value& x, const Value& y) {
+  const bool has_sign = x.dtype() == DType::I64;
+  const Type wide{DType::U64, x.dims()}, counter{DType::I32, {}};
+  const auto magnitude = [&](const Value& v) { return has_sign ? convert(abs(v), DType::U64) : v; };
+  const Value n = magnitude(x), d = magnitude(y), zero = constant(wide, 0), one = constant(wide, 1);
+  // From the highest bit on: the remainder takes the next bit of n, and the quotient a 1 where d fits.
+  const Values done = while_(
+      {constant(counter, 0), n, zero, zero},
+      [&](const Values& a) { return Values{compare(Cmp::LT, a[0], constant(counter, 64))}; },
+      [&](const Values& a) {
+        const Value top = shrl(a[1], constant(wide, 63)), r = or_(shl(a[3], one), top);
+        const Value fits = or_(compare(Cmp::GE, r, d), compare(Cmp::NE, shrl(a[3], constant(wide, 63)), zero));
+        const Value q = or_(shl(a[2], one), select(fits, one, zero));
+        return Values{add(a[0], constant(counter, 1)), shl(a[1], one), q, select(fits, sub(r, d), r)};
+      });
+  Value q = done[2], r = done[3];
+  if (!has_sign) return {q, r};
+  q = convert(q, DType::I64), r = convert(r, DType::I64);
+  const Value none = like(x, 0), x_minus = compare(Cmp::LT, x, none), y_minus = compare(Cmp::LT, y, none);
+  q = select(xor_(x_minus, y_minus), neg(q), q);
+  return {select(compare(Cmp::EQ, y, none), like(x, -1), q), select(x_minus, neg(r), r)};
 }
 
 Value Builder::reshape(const Value& x, const Dims& dims) {
@@ -377,6 +447,43 @@ Values Builder::if_(const Value& pred, const std::vector<Type>& results, const s
   return emit("stablehlo.if", {pred}, results, {}, std::move(regions));
 }
 
+Value Builder::dot_by_steps(const Value& lhs, const Value& rhs, const DotDims& d) {
+  // As [batch, rows, k] and [batch, columns, k].
+  Dims result;
+  const auto flat = [&](const Value& v, const Dims& batch, const Dims& contract, bool first) {
+    Dims order = batch, free;
+    for (int64_t i = 0; i < v.rank(); ++i)
+      if (std::find(batch.begin(), batch.end(), i) == batch.end() &&
+          std::find(contract.begin(), contract.end(), i) == contract.end())
+        free.push_back(i);
+    const auto count = [&](const Dims& dims) {
+      int64_t n = 1;
+      for (const int64_t i : dims) n *= v.dim(i);
+      return n;
+    };
+    if (first)
+      for (const int64_t i : batch) result.push_back(v.dim(i));
+    for (const int64_t i : free) result.push_back(v.dim(i));
+    order.insert(order.end(), free.begin(), free.end());
+    order.insert(order.end(), contract.begin(), contract.end());
+    return reshape(transpose(v, order), {count(batch), count(free), count(contract)});
+  };
+  const Value a = flat(lhs, d.lhs_batch, d.lhs_contract, true), b = flat(rhs, d.rhs_batch, d.rhs_contract, false);
+  const Type sum{a.dtype(), {a.dim(0), a.dim(1), b.dim(1)}}, counter{DType::I32, {}};
+  const Values done = while_(
+      {constant(counter, 0), constant(sum, 0)},
+      [&](const Values& s) { return Values{compare(Cmp::LT, s[0], constant(counter, a.dim(2)))}; },
+      [&](const Values& s) {
+        const Value zero = constant(counter, 0);
+        const auto column = [&](const Value& v, int64_t at) {
+          const Value part = dynamic_slice(v, {zero, zero, s[0]}, {v.dim(0), v.dim(1), 1});
+          return broadcast_in_dim(reshape(part, {v.dim(0), v.dim(1)}), sum.dims, {0, at});
+        };
+        return Values{add(s[0], constant(counter, 1)), add(s[1], mul(column(a, 1), column(b, 2)))};
+      });
+  return reshape(done[1], result);
+}
+
 Value Builder::dot_general(const Value& lhs, const Value& rhs, const DotDims& d, DType result) {
   Type t{result, {}};
   for (int64_t b : d.lhs_batch) t.dims.push_back(lhs.dim(b));
@@ -388,6 +495,7 @@ Value Builder::dot_general(const Value& lhs, const Value& rhs, const DotDims& d,
   };
   free_dims(lhs, d.lhs_batch, d.lhs_contract);
   free_dims(rhs, d.rhs_batch, d.rhs_contract);
+  if (size_of(result) == 8 && is_integer(result) && !limits_.int64_dot) return dot_by_steps(lhs, rhs, d);
   // HIGHEST: float32 products are float32 products on every chip.
   return emit1("stablehlo.dot_general", {lhs, rhs}, t,
                str("dot_dimension_numbers = #stablehlo.dot<lhs_batching_dimensions = ", list(d.lhs_batch),
@@ -412,6 +520,9 @@ std::string conv_side(int64_t first, char first_name, int64_t second, char secon
 }  // namespace
 
 Value Builder::convolution(const Value& input, const Value& kernel, const ConvDims& d, const Dims& result_dims) {
+  if (!limits_.int64_dot && is_integer(input.dtype()) && size_of(input.dtype()) == 8)
+    fail(ErrorKind::kNotImplemented,
+         "the device has no convolutions of 64-bit integers (capability int64_dot): use int32");
   return emit1("stablehlo.convolution", {input, kernel}, {input.dtype(), result_dims},
                str("window_strides = ", i64_array(d.strides), ", ", padding_attr(d.padding),
                    ", lhs_dilation = ", i64_array(d.lhs_dilation), ", rhs_dilation = ", i64_array(d.rhs_dilation),
@@ -453,6 +564,9 @@ Values Builder::rng_philox(const Value& state, const Type& bits) {
 }
 
 Value Builder::fft(const Value& x, std::string_view kind, const Dims& lengths, const Type& result) {
+  if (!limits_.complex128_fft && (x.dtype() == DType::C128 || x.dtype() == DType::F64))
+    fail(ErrorKind::kNotImplemented,
+         "the device has no Fourier transforms in 64-bit floats (capability complex128_fft): use complex64");
   return emit1("stablehlo.fft", {x}, result,
                str("fft_type = #stablehlo<fft_type ", kind, ">, fft_length = ", i64_array(lengths)));
 }

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/limits.h"
 #include "hlo/ops.h"
 #include "hlo/type.h"
 
@@ -35,6 +36,7 @@ struct Op {
   std::vector<Type> results;
   std::string attrs;  // printed attribute list without braces: `dimensions = array<i64: 0>`
   std::vector<Region> regions;
+  std::string location;  // `loc(...)` without the word, or empty
 };
 
 enum class Cmp { EQ, NE, LT, LE, GT, GE };
@@ -76,7 +78,9 @@ struct ScatterDims {
 
 class Builder {
  public:
-  Builder();
+  // `limits`: what the operations that are emitted must do without.
+  explicit Builder(const Limits& limits = {});
+  const Limits& limits() const { return limits_; }
 
   // ---- inputs and constants
   Value parameter(const Type& type);
@@ -98,6 +102,8 @@ class Builder {
   Value iota(const Type& type, int64_t dim);
 
   // ---- element-wise
+  Value div(const Value& x, const Value& y);
+  Value rem(const Value& x, const Value& y);
 #define X(method, mnemonic) \
   Value method(const Value& x) { return emit1("stablehlo." mnemonic, {x}, x.type); }
   TPJ_HLO_UNARY(X)
@@ -124,6 +130,8 @@ class Builder {
   Value reduce_precision(const Value& x, int exponent_bits, int mantissa_bits);
   // CHLO's functions of one float operand: "erf", "erf_inv", "lgamma", "digamma", "acos", "sinh", ...
   Value chlo(std::string_view mnemonic, const Values& operands);
+  // (values, int32 positions) of the k greatest along the last dimension, by TOTALORDER.
+  Values top_k(const Value& x, int64_t k);
 
   // ---- shape
   Value reshape(const Value& x, const Dims& dims);
@@ -173,6 +181,9 @@ class Builder {
   Values custom_call(std::string_view target, const Values& operands, const std::vector<Type>& results,
                      std::string_view attrs);
 
+  // Operations from here on are `name`'s at `file` (may be empty), line `line`: what a compiler's message then names.
+  void locate(std::string_view name, std::string_view file, int line);
+
   // The general form; `attrs` as in Op.
   Values emit(std::string_view name, const Values& operands, const std::vector<Type>& results, std::string attrs = {},
               std::vector<Region> regions = {});
@@ -190,7 +201,14 @@ class Builder {
     return emit(name, operands, {result}, std::move(attrs), std::move(regions))[0];
   }
 
+  // (quotient, remainder) of 64-bit integers by shifts and subtractions, with what StableHLO says of division by 0.
+  Values divide_by_steps(const Value& x, const Value& y);
+  // A product of matrices as a sum of outer products.
+  Value dot_by_steps(const Value& lhs, const Value& rhs, const DotDims& dims);
+
+  Limits limits_;
   int next_id_ = 0;
+  std::string location_;
   Region main_;
   std::vector<Region*> open_;  // innermost last
 };

@@ -30,13 +30,13 @@
   X(add, "add")                     \
   X(and_, "and")                    \
   X(atan2, "atan2")                 \
-  X(div, "divide")                  \
+  X(div_, "divide")                 \
   X(max, "maximum")                 \
   X(min, "minimum")                 \
   X(mul, "multiply")                \
   X(or_, "or")                      \
   X(pow, "power")                   \
-  X(rem, "remainder")               \
+  X(rem_, "remainder")              \
   X(shl, "shift_left")              \
   X(shra, "shift_right_arithmetic") \
   X(shrl, "shift_right_logical")    \

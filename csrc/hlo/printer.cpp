@@ -39,6 +39,7 @@ class Printer {
     types(op.operand_types);
     out_ += " -> ";
     types(op.results);
+    if (!op.location.empty()) out_ += " loc(" + op.location + ")";
     out_ += "\n";
   }
 

@@ -61,7 +61,13 @@ Values sort(Call& c) {
 Values topk(Call& c) {
   const Value x = at_least_1d(c.b, c.tensor(0));
   const int64_t k = c.integer(1), dim = normalized_dim(c.integer_or(2, -1), x.rank());
-  const Values all = sorted(c.b, x, dim, !c.has(3) || c.flag(3));
+  const bool largest = !c.has(3) || c.flag(3), last = dim == x.rank() - 1;
+  if (largest && last && 0 < k && k < x.dim(dim) && x.dtype() == DType::F32) {
+    // One NaN, which is positive, comes before all numbers in this order too.
+    const Values top = c.b.top_k(c.b.select(is_nan(c.b, x), nan_like(c.b, x), x), k);
+    return {c.b.reshape(top[0], c.result_dims()), c.b.convert(c.b.reshape(top[1], c.result_dims()), DType::I64)};
+  }
+  const Values all = sorted(c.b, x, dim, largest);
   Values out;
   for (const Value& v : all) out.push_back(c.b.reshape(c.b.slice_dim(v, dim, 0, k), c.result_dims()));
   return out;

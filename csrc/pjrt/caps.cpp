@@ -75,6 +75,14 @@ Caps detect_caps(const Plugin& plugin, const CapOverrides& overrides) {
   return caps;
 }
 
+Limits Caps::limits() const {
+  Limits out;
+#define VALUE(name, ...) out.name = name;
+  TPJ_LIMITS(VALUE)
+#undef VALUE
+  return out;
+}
+
 std::vector<CapInfo> list(const Caps& caps) {
   return {
 #define DETECTED(name, source, help) {#name, text(caps.name), help},

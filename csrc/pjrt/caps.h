@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/limits.h"
 #include "pjrt/plugin.h"
 
 namespace tpj::pjrt {
@@ -45,14 +46,13 @@ namespace tpj::pjrt {
   VALUE(api_minor, int64_t, 0, "minor version of the plugin's PJRT API")                                           \
   VALUE(bounded_inputs, bool, false, "a program's parameter may have a bounded dynamic dimension")                 \
   VALUE(completion_events, bool, false, "execution must be given a completion event, though nobody waits for it")  \
-  VALUE(donation, bool, true, "an input buffer may be reused for an output")                                       \
-  VALUE(float64, bool, true, "64-bit floats, native or emulated")                                                  \
   VALUE(host_visible_buffers, bool, false,                                                                         \
         "a buffer is dense row-major host memory: it may be read through its address")                             \
   VALUE(portable_executables, bool, true, "a program compiled once runs on any device of the client")              \
   VALUE(stablehlo_minimum, std::string, "", "oldest StableHLO version it accepts")                                 \
   VALUE(stablehlo_version, std::string, "", "StableHLO version it was built with, such as 1.20.0")                 \
-  VALUE(zero_copy, bool, true, "a host pointer may become a buffer without a copy (it falls back to a copy)")
+  VALUE(zero_copy, bool, true, "a host pointer may become a buffer without a copy (it falls back to a copy)")      \
+  TPJ_LIMITS(VALUE)
 
 struct Caps {
 #define TPJ_CAP_BOOL(name, ...) bool name = false;
@@ -60,6 +60,9 @@ struct Caps {
   TPJ_CAPS(TPJ_CAP_BOOL, TPJ_CAP_BOOL, TPJ_CAP_VALUE)
 #undef TPJ_CAP_BOOL
 #undef TPJ_CAP_VALUE
+
+  // Those that lowerings ask for.
+  Limits limits() const;
 };
 
 // Capability name -> value as text: "true", "false", an integer, or the string itself.
@@ -74,7 +77,7 @@ struct CapInfo {
   std::string value;
   std::string help;
 };
-// In alphabetical order within functions, extensions and values.
+// In alphabetical order within functions, extensions, values and limits.
 std::vector<CapInfo> list(const Caps& caps);
 
 }  // namespace tpj::pjrt

@@ -2,17 +2,11 @@
 
 #include <algorithm>
 
+#include "pjrt/describe.h"
 #include "pjrt/program_check.h"
 
 namespace tpj::pjrt {
 namespace {
-
-int id_of(const Api& api, PJRT_DeviceDescription* description) {
-  TPJ_PJRT_ARGS(PJRT_DeviceDescription_Id, args);
-  args.device_description = description;
-  TPJ_PJRT_CALL(api, PJRT_DeviceDescription_Id, args);
-  return args.id;
-}
 
 PJRT_DeviceDescription* describe(const Api& api, PJRT_Device* device) {
   TPJ_PJRT_ARGS(PJRT_Device_GetDescription, args);
@@ -88,17 +82,11 @@ int Client::device_id(int device) const {
 }
 
 std::string Client::device_kind(int device) const {
-  TPJ_PJRT_ARGS(PJRT_DeviceDescription_Kind, args);
-  args.device_description = describe(*state_.api, state_.device("Client::device_kind", device));
-  TPJ_PJRT_CALL(*state_.api, PJRT_DeviceDescription_Kind, args);
-  return std::string(args.device_kind, args.device_kind_size);
+  return kind_of(*state_.api, describe(*state_.api, state_.device("Client::device_kind", device)));
 }
 
 Attributes Client::device_attributes(int device) const {
-  TPJ_PJRT_ARGS(PJRT_DeviceDescription_Attributes, args);
-  args.device_description = describe(*state_.api, state_.device("Client::device_attributes", device));
-  TPJ_PJRT_CALL(*state_.api, PJRT_DeviceDescription_Attributes, args);
-  return from_named_values(args.attributes, args.num_attributes);
+  return attributes_of(*state_.api, describe(*state_.api, state_.device("Client::device_attributes", device)));
 }
 
 std::optional<MemoryStats> Client::memory_stats(int device) const {
@@ -146,14 +134,7 @@ std::unique_ptr<Executable> Client::compile(std::string_view stablehlo_text, con
   check_devices(options);
   validate_program(stablehlo_text, options);
 
-  static constexpr std::string_view kFormat = "mlir";
-  PJRT_Program program{};
-  program.struct_size = PJRT_Program_STRUCT_SIZE;
-  program.code = const_cast<char*>(stablehlo_text.data());  // only read: the C struct is also used for output
-  program.code_size = stablehlo_text.size();
-  program.format = kFormat.data();
-  program.format_size = kFormat.size();
-
+  const PJRT_Program program = to_program(stablehlo_text);
   TPJ_PJRT_ARGS(PJRT_Client_Compile, args);
   args.client = state_.client;
   args.program = &program;

@@ -16,26 +16,16 @@
 
 #include "pjrt/buffer.h"
 #include "pjrt/client_state.h"
+#include "pjrt/compiled.h"
 #include "pjrt/types.h"
 
 namespace tpj::pjrt {
 
 class Client;
 
-// Bytes on the device that one execution needs.
-struct CompiledMemory {
-  int64_t generated_code = 0;
-  int64_t argument = 0;
-  int64_t output = 0;
-  int64_t alias = 0;  // part of `argument` that is reused for outputs
-  int64_t temp = 0;
-};
-
-class Executable {
+class Executable : public Compiled {
  public:
   ~Executable();
-  Executable(const Executable&) = delete;
-  Executable& operator=(const Executable&) = delete;
 
   // Hot path: one C call, no allocation, no checks. Runs on device `device` (index in the client's list; it must be the
   // one the program is bound to, unless is_portable()) and writes num_outputs() buffers, owned by the caller, to
@@ -71,22 +61,10 @@ class Executable {
   std::vector<Buffer> run(std::span<const Buffer* const> args, int device = 0,
                           std::span<const int64_t> non_donatable = {}) const;
 
-  size_t num_outputs() const { return num_outputs_; }
-  // Asked of the plugin each time.
-  std::vector<TensorType> output_types() const;
   const std::optional<std::vector<TensorType>>& parameter_types() const { return parameter_types_; }
   // One executable for all devices; else devices() lists, in order, the indices it is bound to.
   bool is_portable() const { return portable_; }
   const std::vector<int>& devices() const { return devices_; }
-
-  // Bytes for Client::deserialize on the same plugin library and the same kind of machine. kNotImplemented where
-  // caps.serialize is false.
-  std::string serialize() const;
-  // Equal for equal programs, options and plugin; raw bytes. Empty where the plugin has none.
-  std::string fingerprint() const;
-  std::optional<CompiledMemory> compiled_memory() const;
-  // Such as "flops" and "bytes accessed".
-  std::optional<std::map<std::string, double>> cost_analysis() const;
 
   const ClientState& state() const { return *state_; }
   const Client& client() const { return *client_; }
@@ -117,9 +95,7 @@ class Executable {
   PJRT_ExecuteOptions execute_options_{};
   PJRT_LoadedExecutable_Execute_Args execute_args_{};
   bool portable_;
-  size_t num_outputs_ = 0;
   PJRT_LoadedExecutable* loaded_;
-  PJRT_Executable* executable_ = nullptr;
   std::vector<int> devices_;
   std::optional<std::vector<TensorType>> parameter_types_;
   std::shared_ptr<const Client> client_;

@@ -29,6 +29,7 @@ __all__ = [
     "reset_stats",
     "set_flag",
     "stats",
+    "target",
     "versions",
 ]
 
@@ -58,7 +59,8 @@ def _autoload() -> None:
         "create_options": dict(spec.create_options),
         "compile_overrides": dict(spec.compile_overrides),
         "override_operations": dict.fromkeys(spec.override_operations, True),
-        "caps": dict(spec.capabilities),
+        "caps": dict(spec.capabilities)
+        | dict(part.split("=", 1) for part in os.environ.get("TORCH_PJRT_CAPABILITIES", "").split(",") if "=" in part),
     }
     try:
         _C.register(config)

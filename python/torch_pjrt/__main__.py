@@ -1,43 +1,34 @@
-"""``python -m torch_pjrt``: versions, plugin, capabilities, devices, and what is wrong if something is."""
+"""``python -m torch_pjrt doctor``: what works on this machine. ``... check``: a script on a chip that is not here."""
 
 from __future__ import annotations
 
+import argparse
 import sys
 
-import torch
-
-import torch_pjrt
-from torch_pjrt import _C, _discovery
+from torch_pjrt import check, doctor
 
 
-def main() -> int:
-    """Prints the report; 0 when the device works, 1 when it does not."""
-    print(f"torch_pjrt {torch_pjrt.__version__}, torch {torch.__version__}, Python {sys.version.split()[0]}")
-    print("\nPlugins:")
-    for name, spec in _discovery.specs().items():
-        if isinstance(spec, Exception):
-            print(f"  {name}: cannot describe itself: {spec!r}")
-        else:
-            print(f"  {name}: {spec.library or 'not installed: ' + spec.missing}")
-    device = torch_pjrt.device_name()
-    print("\nSwitches:")
-    for flag, value, text in _C.flags():
-        print(f"  {flag}={value or '-'}  {text}")
-    try:
-        about = _C.describe()
-        total = (torch.ones(2, 2, device=device) @ torch.ones(2, 2, device=device)).sum().item()
-    except Exception as error:
-        print(f"\nDevice '{device}' does not work: {error}")
-        return 1
-    print(f"\nDevice '{device}': plugin {about['plugin']} ({about['path']})")
-    print(f"  PJRT API 0.{about['api_minor']}, platform {about['platform']} {about['platform_version']}")
-    for index, kind in enumerate(about["devices"]):
-        print(f"  {device}:{index}  {kind}")
-    print("  capabilities:")
-    for name, value, text in about["capabilities"]:
-        print(f"    {name} = {value or '-'}  ({text})")
-    print(f"  check: 2x2 ones @ ones sums to {total} (expected 8.0)")
-    return 0 if total == 8.0 else 1
+def main(arguments: list[str] | None = None) -> int:
+    """Runs one command; without one, the doctor."""
+    parser = argparse.ArgumentParser(prog="python -m torch_pjrt", description=__doc__)
+    commands = parser.add_subparsers(dest="command")
+    exit_codes = "Exit codes: 0 the device works, 1 it does not, 2 no plugin is installed, 3 its chip is not here."
+    examine = commands.add_parser("doctor", help="what works here and what to do", epilog=exit_codes)
+    examine.add_argument("--all", action="store_true", help="try every installed plugin")
+    examine.add_argument("--timeout", type=float, default=60.0, help="seconds that a plugin may take (60)")
+    try_script = commands.add_parser("check", help="a script's programs on a chip that is not here")
+    try_script.add_argument("script", nargs=argparse.REMAINDER, help="the script and its arguments, last of all")
+    try_script.add_argument(
+        "--target", required=True, help="plugin:chip or plugin:chip:shape, see docs/compile-only.md"
+    )
+    try_script.add_argument("--device", help="what the script calls its device (the plugin's own name)")
+    given = parser.parse_args(arguments)
+    if given.command == "check":
+        plugin = given.target.partition(":")[0]
+        return check.check_script(given.script, given.target, given.device or plugin)
+    if given.command == "doctor":
+        return doctor.diagnose(given.all, given.timeout)
+    return doctor.diagnose()
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
 
 __all__ = ["trace"]
 
@@ -39,19 +40,20 @@ class Untraceable(Exception):
     """This call has no decomposition into rows."""
 
 
-def _filled(like: Callable[..., Tensor], value: Callable[..., Any]) -> Callable[..., Tensor]:
-    """A factory as an empty tensor and a fill, which is a row."""
+def _made(like: Callable[..., Tensor], contents: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """A factory as an empty tensor and what gives it contents, which is a row."""
 
     def factory(*args: Any, **kwargs: Any) -> Tensor:
-        shape = like(*args, **kwargs)  # on meta: sizes and dtype, nothing else
-        empty = torch.ops.aten.empty.memory_format(shape.shape, dtype=shape.dtype, device="meta")
-        return torch.ops.aten.fill.Scalar(empty, value(*args))
+        with _disable_current_modes():  # else the tracer would decompose this call again
+            shape = like(*args, **kwargs)  # without contents: sizes and dtype, nothing else
+        empty = torch.ops.aten.empty.memory_format(shape.shape, dtype=shape.dtype, device=shape.device)
+        return contents(empty, *args)
 
     return factory
 
 
-def _iota(length: int, *, start: int, step: int, dtype: torch.dtype, **_: Any) -> Tensor:
-    empty = torch.ops.aten.empty.memory_format([length], dtype=dtype, device="meta")
+def _iota(length: int, *, start: int, step: int, dtype: torch.dtype, device: torch.device, **_: Any) -> Tensor:
+    empty = torch.ops.aten.empty.memory_format([length], dtype=dtype, device=device)
     return torch.ops.aten.arange.start_out(start, start + length * step, step, out=empty)
 
 
@@ -73,7 +75,7 @@ def _where(pred: Tensor, a: Tensor | float, b: Tensor | float) -> Tensor:
         if isinstance(x, Tensor):
             return x
         dtype = other.dtype if isinstance(other, Tensor) else torch.get_default_dtype()
-        return torch.ops.aten.fill.Scalar(torch.ops.aten.empty.memory_format([], dtype=dtype, device="meta"), x)
+        return torch.ops.aten.fill.Scalar(torch.ops.aten.empty.memory_format([], dtype=dtype, device=pred.device), x)
 
     return torch.ops.aten.where.self(pred, tensor(a, b), tensor(b, a))
 
@@ -117,20 +119,26 @@ def _table() -> dict[Any, Callable[..., Any]]:
         if isinstance(op, torch._ops.OpOverload) and _name(op) not in keep and not _is_view(op)
     }
     table |= _prims()
+    return table | {op: _made(op, contents) for op, contents in _factories().items()}
+
+
+@cache
+def _factories() -> dict[Any, Callable[..., Tensor]]:
+    """Operators that make a tensor of numbers: (an empty tensor, the arguments) -> it with contents."""
     aten = torch.ops.aten
-    for op, value in (
-        (aten.zeros.default, lambda *a: 0),
-        (aten.ones.default, lambda *a: 1),
-        (aten.full.default, lambda *a: a[1]),
-        (aten.zeros_like.default, lambda *a: 0),
-        (aten.ones_like.default, lambda *a: 1),
-        (aten.full_like.default, lambda *a: a[1]),
-        (aten.new_zeros.default, lambda *a: 0),
-        (aten.new_ones.default, lambda *a: 1),
-        (aten.new_full.default, lambda *a: a[2]),
-        (aten.scalar_tensor.default, lambda *a: a[0]),
-    ):
-        table[op] = _filled(op, value)
+    fill, arange = aten.fill.Scalar, aten.arange.start_out
+    table: dict[Any, Callable[..., Tensor]] = {
+        aten.full.default: lambda empty, size, value: fill(empty, value),
+        aten.full_like.default: lambda empty, like, value: fill(empty, value),
+        aten.new_full.default: lambda empty, like, size, value: fill(empty, value),
+        aten.scalar_tensor.default: lambda empty, value: fill(empty, value),
+        aten.arange.default: lambda empty, end: arange(0, end, 1, out=empty),
+        aten.arange.start: lambda empty, start, end: arange(start, end, 1, out=empty),
+        aten.arange.start_step: lambda empty, start, end, step=1: arange(start, end, step, out=empty),
+    }
+    for name, value in (("zeros", 0), ("ones", 1)):
+        for op in (name, f"{name}_like", f"new_{name}"):
+            table[getattr(aten, op).default] = lambda empty, *_, value=value: fill(empty, value)
     return table
 
 

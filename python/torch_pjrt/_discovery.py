@@ -58,7 +58,7 @@ def choose() -> PluginSpec:
             return _nothing(f"plugin '{wanted}' cannot describe itself: {spec!r}")
         return spec
     usable = [s for s in known.values() if isinstance(s, PluginSpec)]
-    best = max((s for s in usable if s.library), key=lambda s: s.priority, default=None)
+    best = max((s for s in usable if s.library and not s.no_chip), key=lambda s: s.priority, default=None)
     if best:
         return best
     hints = "; ".join(s.missing for s in usable if s.missing)

@@ -137,3 +137,68 @@ class TinyGPT(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         places = torch.arange(tokens.shape[1], device=tokens.device)
         return self.head(self.norm(self.blocks(self.token(tokens) + self.position(places))))
+
+
+class LlamaBlock(nn.Module):
+    """Pre-normalised attention with rotary positions and grouped key-value heads, and a gated feed-forward network."""
+
+    def __init__(self, width: int, heads: int, kv_heads: int, hidden: int) -> None:
+        super().__init__()
+        self.heads, self.kv_heads, self.size = heads, kv_heads, width // heads
+        self.norm_attention, self.norm_feed = nn.RMSNorm(width), nn.RMSNorm(width)
+        self.q = nn.Linear(width, width, bias=False)
+        self.k = nn.Linear(width, kv_heads * self.size, bias=False)
+        self.v = nn.Linear(width, kv_heads * self.size, bias=False)
+        self.out = nn.Linear(width, width, bias=False)
+        self.gate = nn.Linear(width, hidden, bias=False)
+        self.up = nn.Linear(width, hidden, bias=False)
+        self.down = nn.Linear(hidden, width, bias=False)
+
+    def rotate(self, x: Tensor) -> Tensor:
+        """[batch, heads, length, size]: pairs of the two halves turned by position * 10000^(-2i / size) (RoFormer)."""
+        half = self.size // 2
+        steps = torch.arange(half, device=x.device, dtype=torch.float32) / half
+        position = torch.arange(x.shape[2], device=x.device, dtype=torch.float32)
+        angle = position[:, None] * torch.pow(10000.0, -steps)
+        sin, cos = angle.sin().to(x.dtype), angle.cos().to(x.dtype)
+        first, second = x.split(half, dim=-1)
+        return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, length, width = x.shape
+        y = self.norm_attention(x)
+        q, k, v = (
+            layer(y).view(batch, length, heads, self.size).transpose(1, 2)
+            for layer, heads in ((self.q, self.heads), (self.k, self.kv_heads), (self.v, self.kv_heads))
+        )
+        together = nn.functional.scaled_dot_product_attention(
+            self.rotate(q), self.rotate(k), v, is_causal=True, enable_gqa=self.heads != self.kv_heads
+        )
+        x = x + self.out(together.transpose(1, 2).reshape(batch, length, width))
+        y = self.norm_feed(x)
+        return x + self.down(nn.functional.silu(self.gate(y)) * self.up(y))
+
+
+class Llama(nn.Module):
+    """Logits of the next token for tokens [batch, length]; the defaults are small, ``Llama(**LLAMA_7B)`` is not."""
+
+    def __init__(
+        self,
+        vocabulary: int,
+        width: int = 64,
+        layers: int = 4,
+        heads: int = 4,
+        kv_heads: int = 2,
+        hidden: int = 128,
+    ) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(vocabulary, width)
+        self.blocks = nn.Sequential(*(LlamaBlock(width, heads, kv_heads, hidden) for _ in range(layers)))
+        self.norm = nn.RMSNorm(width)
+        self.head = nn.Linear(width, vocabulary, bias=False)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.head(self.norm(self.blocks(self.embed(tokens))))
+
+
+LLAMA_7B = {"vocabulary": 32000, "width": 4096, "layers": 32, "heads": 32, "kv_heads": 32, "hidden": 11008}

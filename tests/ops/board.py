@@ -40,7 +40,7 @@ DTYPES = (
     torch.complex64,
     torch.complex128,
 )
-SUBSET = 2  # samples of a cell that is not looked at in full
+SUBSET = 1  # samples of a cell that is not looked at in full
 VARIANT_SAMPLES = 2
 HIGHER = {
     torch.float32: torch.float64,
@@ -310,7 +310,9 @@ def samples_of(op: OpInfo, dtype: torch.dtype, grad: bool, most: int | None) -> 
 
 
 def spread(every: list[Any], most: int | None) -> list[Any]:
-    """At most so many of them, evenly from the whole list."""
+    """At most so many of them, evenly from the whole list; one is the middle one, as the first is often a number."""
+    if most == 1:
+        return every[len(every) // 2 :][:1]
     return every[:: max(1, len(every) // most)][:most] if most is not None else every
 
 

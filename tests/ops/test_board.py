@@ -13,7 +13,7 @@ from ops.conftest import Settle
 CELLS = [(entry, kind, dtype) for entry in board.ENTRIES for kind, dtype in board.cells(entry)]
 # Samples of one cell in the normal run.
 FORWARD_SAMPLES = 200  # float32
-BACKWARD_SAMPLES = 8
+BACKWARD_SAMPLES = 5
 
 
 def samples(kind: str, dtype: torch.dtype) -> int:

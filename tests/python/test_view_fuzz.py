@@ -28,7 +28,7 @@ from torch import Tensor
 
 EXAMPLES = int(os.environ.get("TORCH_PJRT_FUZZ_EXAMPLES", "720"))
 SEED = os.environ.get("TORCH_PJRT_FUZZ_SEED", "0")
-LONGEST = 10  # steps
+LONGEST = 8  # steps
 MOST_TENSORS = 6
 
 # What each kind of program starts from: lines that append to `t`.
@@ -266,7 +266,7 @@ def step_of(number: int, kind: str) -> Step:
     source = random.Random(f"{kind} {number}" + (f" {SEED}" if SEED != "0" else ""))
     group = source.choice((*[VIEWS] * 6, *[WRITES] * 6, WHOLE_VIEWS, REBINDINGS, *[OUTS] * 2, *[READS] * 2))
     name = source.choice(list(group))
-    return (group, name), source.randrange(MOST_TENSORS), source.randrange(4), source.randrange(6)
+    return (group, name), source.randrange(MOST_TENSORS), source.randrange(3), source.randrange(4)
 
 
 def line_of(step: Step, tensors: list[Tensor]) -> tuple[str, int]:

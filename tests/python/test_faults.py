@@ -1,0 +1,245 @@
+"""A plugin that fails: every fault is a Python exception of the right type with the operator and the user's line, the
+process goes on, and no buffer stays behind. Also chips that lack much of what the CPU plugin has.
+
+The plugin is the CPU's behind ``tests/fake_plugin/forwarding_plugin.cpp``; each case runs in a process of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch_pjrt
+
+ROOT = Path(__file__).parents[2]
+FAKE = ROOT / "build" / "tests" / "fake_plugin" / "fake_forwarding.so"
+
+pytestmark = [
+    pytest.mark.skipif(bool(os.environ.get("TORCH_PJRT_TEST_DEVICE")), reason="about torch_pjrt"),
+    pytest.mark.skipif(
+        not FAKE.exists(), reason="the fake plugins are built with the C++ tests, which need GoogleTest"
+    ),
+]
+
+# PJRT_Error_Code
+INTERNAL, UNAVAILABLE, RESOURCE_EXHAUSTED, INVALID_ARGUMENT, UNIMPLEMENTED = 13, 14, 8, 3, 12
+
+PREAMBLE = f"""
+import ctypes, gc, time, torch
+import torch_pjrt
+fake = ctypes.CDLL({str(FAKE)!r})
+D = torch_pjrt.device_name()
+
+def plan(kind, calls=0, code={INTERNAL}):
+    fake.fake_plan(kind.encode(), calls, code)
+
+def count(what):
+    gc.collect()
+    return fake.fake_count(what.encode())
+
+def error_of(call, kind):
+    try:
+        call()
+    except kind as error:
+        return str(error)
+    raise AssertionError("no error")
+
+x = torch.ones(4, 4).to(D)
+(x + x).cpu()
+before = count("buffers")
+"""
+
+# A chip like a TPU: no 64-bit floats but an emulation, no divisions and products of int64, no memory statistics.
+TPU_LIKE = {
+    "FAKE_PLATFORM": "tpu",
+    "FAKE_WITHOUT": "PJRT_Device_MemoryStats,PJRT_Buffer_UnsafePointer,PJRT_Client_CreateUninitializedBuffer",
+    "TORCH_PJRT_CAPABILITIES": "host_visible_buffers=false,int64_division=false,int64_dot=false,complex128_fft=false",
+    "TORCH_PJRT_DEVICE_NAME": "tpu",
+}
+# A chip like Trainium: no 64-bit floats, no donation, no serialization, no extensions.
+NEURON_LIKE = {
+    "FAKE_PLATFORM": "neuron",
+    "FAKE_WITHOUT": "PJRT_Device_MemoryStats,PJRT_Buffer_UnsafePointer,PJRT_Client_CreateUninitializedBuffer,"
+    "PJRT_Executable_Serialize,PJRT_Executable_DeserializeAndLoad,PJRT_Executable_Fingerprint,extensions",
+    "FAKE_REFUSES": "f64,stablehlo.custom_call,reduce_precision",
+    "TORCH_PJRT_CAPABILITIES": "host_visible_buffers=false,completion_events=true,float64=false",
+    "TORCH_PJRT_DEVICE_NAME": "neuron",
+}
+
+
+def run(script: str, timeout: float = 120, **environment: str) -> str:
+    """Runs the script behind the fake plugin; it must end by itself, silently and with status 0."""
+    real = torch_pjrt.versions()["path"]
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "TORCH_PJRT_PLUGIN": str(FAKE), "FAKE_REAL": real, **environment},
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        cwd=ROOT / "tests",
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def check(body: str, **environment: str) -> None:
+    end = """
+after = count("buffers")
+assert after <= before, (before, after)
+assert (x * 3).sum().item() == 48  # it goes on
+"""
+    run(PREAMBLE + body + end, **environment)
+
+
+def test_a_compile_that_fails() -> None:
+    check("""
+plan("compile")
+text = error_of(lambda: x.exp(), RuntimeError)
+assert "aten::exp" in text and "planned failure of compile" in text and "<string>" in text, text
+assert x.exp().sum().item() > 43  # the next try compiles
+""")
+
+
+def test_a_compile_without_memory() -> None:
+    check(f"""
+plan("compile", code={RESOURCE_EXHAUSTED})
+assert "aten::exp" in error_of(lambda: x.exp(), torch.OutOfMemoryError)
+""")
+
+
+def test_an_execution_that_fails_at_once() -> None:
+    check("""
+plan("execute")
+text = error_of(lambda: x + x, RuntimeError)
+assert "aten::add" in text and "planned failure of execute" in text, text
+""")
+
+
+def test_an_execution_without_memory() -> None:
+    check(f"""
+plan("execute", code={RESOURCE_EXHAUSTED})
+assert "aten::add" in error_of(lambda: x + x, torch.OutOfMemoryError)
+""")
+
+
+@pytest.mark.parametrize("write", ["x + x", "x.clone().add_(1)", "torch.add(x, x, out=torch.empty_like(x))"])
+def test_an_execution_that_fails_later(write: str) -> None:
+    """The error comes where the value is needed, and names who was to compute it."""
+    check(f"""
+plan("event")
+y = {write}
+text = error_of(lambda: y.cpu(), RuntimeError)
+assert "aten::" in text and "planned failure of event" in text, text
+del y
+""")
+
+
+def test_what_depends_on_a_failed_value_fails_too_or_reads_it() -> None:
+    check("""
+plan("event")
+y = x + x
+error_of(lambda: torch.accelerator.synchronize() or y.sum().item(), RuntimeError)
+del y
+""")
+
+
+@pytest.mark.parametrize("direction", ["torch.ones(64, 64).to(D)", "x.cpu()"])
+def test_a_transfer_that_fails(direction: str) -> None:
+    check(
+        f"""
+plan("transfer")
+assert "planned failure of transfer" in error_of(lambda: {direction}, RuntimeError)
+""",
+        TORCH_PJRT_CAPABILITIES="host_visible_buffers=false",
+    )
+
+
+def test_a_device_that_is_lost_and_comes_back() -> None:
+    check("""
+fake.fake_lose_device(1)
+for call in (lambda: x + x, lambda: torch.ones(3, 3).to(D), lambda: x.sin()):
+    assert "the fake device is lost" in error_of(call, RuntimeError)
+fake.fake_lose_device(0)
+""")
+
+
+def test_slow_events_are_waited_for() -> None:
+    check(
+        """
+fake.fake_slow_events(50)
+start = time.perf_counter()
+assert (x + x).sum().item() == 32
+assert time.perf_counter() - start > 0.04
+fake.fake_slow_events(0)
+""",
+        TORCH_PJRT_CAPABILITIES="host_visible_buffers=false",
+    )
+
+
+def test_an_optimizer_step_that_fails_leaves_its_parameters() -> None:
+    check("""
+p = torch.nn.Parameter(torch.ones(4, 4, device=D))
+optimizer = torch.optim.SGD([p], lr=0.5, momentum=0.9)
+p.grad = torch.ones_like(p)
+optimizer.step()
+p.grad = torch.ones_like(p)
+old = p.detach().cpu()
+plan("execute")
+error_of(optimizer.step, RuntimeError)
+assert torch.isfinite(p.detach().cpu()).all()
+del p, optimizer
+""")
+
+
+def test_a_backward_that_fails() -> None:
+    check("""
+w = torch.ones(4, 4, device=D, requires_grad=True)
+loss = (w * x).exp().sum()
+plan("execute", 1)
+assert "planned failure of execute" in error_of(loss.backward, RuntimeError)
+loss = (w * x).sum()
+loss.backward()
+assert w.grad is not None
+del w, loss
+""")
+
+
+TRAINING = """
+import torch, torch_pjrt
+from models import zoo
+from models.workload import train
+for name in ("cnn", "gpt"):
+    losses = list(train(zoo.ALL[name], torch.device(torch_pjrt.device_name()), 4))
+    print(name, *losses)
+assert not torch_pjrt.fallbacks(), torch_pjrt.fallbacks()
+"""
+
+
+@pytest.mark.parametrize("profile", [TPU_LIKE, NEURON_LIKE], ids=["tpu", "neuron"])
+def test_a_chip_that_lacks_much_trains_to_the_same_loss(profile: dict[str, str]) -> None:
+    import torch
+    from models import zoo
+    from models.workload import train
+
+    lines = run(TRAINING, timeout=400, **profile).splitlines()
+    for line in lines:
+        name, *losses = line.split()
+        expected = list(train(zoo.ALL[name], torch.device("cpu"), 4))
+        torch.testing.assert_close([float(v) for v in losses], expected, rtol=1e-3, atol=0)
+    assert len(lines) == 2
+
+
+def test_a_chip_without_64_bit_floats_says_so_at_the_call() -> None:
+    run(
+        PREAMBLE
+        + """
+text = error_of(lambda: torch.ones(3, dtype=torch.float64, device=D) * 2, NotImplementedError)
+assert "float64" in text, text
+text = error_of(lambda: torch.ones(3, dtype=torch.float64).to(D), NotImplementedError)
+assert "float64" in text, text
+""",
+        **NEURON_LIKE,
+    )
