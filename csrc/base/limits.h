@@ -27,4 +27,11 @@ inline void check_dtype(const Limits& limits, DType dtype) {
          dtype == DType::F64 ? "float32" : "complex64");
 }
 
+// The type that numbers of this type have inside a program: on a device without 64-bit floats the next narrower one.
+// Tensors are never narrowed: see check_dtype().
+inline DType fitting(const Limits& limits, DType dtype) {
+  if (limits.float64) return dtype;
+  return dtype == DType::F64 ? DType::F32 : dtype == DType::C128 ? DType::C64 : dtype;
+}
+
 }  // namespace tpj

@@ -99,7 +99,7 @@ std::unique_ptr<pjrt::Executable> compile(const pjrt::Client& client, const pjrt
     return executable;
   } catch (const Error& e) {
     finish(false);
-    throw Error(e.kind(), str("[", record.what, "] ", e.what()));
+    throw Error(e.kind(), str("[", record.what, "] ", e.what(), record.where.empty() ? "" : ", at ", record.where));
   }
 }
 

@@ -223,7 +223,7 @@ void Lowering::write(const at::Tensor& meta, const Value& value) {
 }
 
 Value Lowering::number_parameter(ArgPath path, DType dtype) {
-  const DType host = host_type(dtype);
+  const DType host = fitting(b_.limits(), host_type(dtype));
   Value& p = number_params_[{path, host}];
   if (!p) p = b_.parameter({host, {}});
   return b_.convert(p, dtype);
@@ -333,6 +333,10 @@ void Lowering::call(const c10::OperatorHandle& op, const Form& form, torch::jit:
       flatten(written, results);
   }
   std::vector<Type> types;
+  std::vector<at::Tensor> tensors = results;
+  for (const c10::IValue& v : arguments) flatten(v, tensors);
+  for (const at::Tensor& t : tensors)
+    if (t.defined() && t.is_meta()) check_dtype(b_.limits(), to_dtype(t.scalar_type()));
   for (const at::Tensor& t : results)
     types.push_back(t.defined() ? Type{to_dtype(t.scalar_type()), t.sizes().vec()} : Type{DType::Bool, {0}});
   // 3. The row.

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/flags.h"
+#include "compile/compiler.h"
 #include "runtime/allocator.h"
 #include "runtime/device.h"
 #include "runtime/errors.h"
@@ -144,7 +145,12 @@ void enqueue(const Program& program, const Held& held, const c10::SmallVectorImp
   for (const BufferRef& b : held) raw.push_back(b->raw());
   if (t_meter) [[unlikely]]
     t_meter->plugin -= Meter::now();
-  program.executable->enqueue(raw.data(), raw.size(), out.data(), device, keep.data(), keep.size());
+  try {
+    program.executable->enqueue(raw.data(), raw.size(), out.data(), device, keep.data(), keep.size());
+  } catch (const Error& e) {
+    const std::string where = compile::user_line();
+    throw Error(e.kind(), str("[", program.name, "] ", e.what(), where.empty() ? "" : ", at ", where));
+  }
   if (t_meter) [[unlikely]]
     t_meter->plugin += Meter::now();
   // Before the outputs are counted: they may live in the same memory.

@@ -100,7 +100,6 @@ Values Builder::emit(std::string_view name, const Values& operands, const std::v
     op.operands.push_back(v.id);
     op.operand_types.push_back(v.type);
   }
-  for (const Type& t : results) check_dtype(limits_, t.dtype);
   op.first_result = next_id_;
   op.results = results;
   op.attrs = std::move(attrs);
@@ -135,21 +134,24 @@ void Builder::locate(std::string_view name, std::string_view file, int line) {
   if (!file.empty()) location_ += "(" + quoted(file) + ":" + std::to_string(line) + ":0)";
 }
 
-Value Builder::parameter(const Type& type) {
-  check_dtype(limits_, type.dtype);
+Value Builder::parameter(const Type& wanted) {
+  const Type type{fitting(limits_, wanted.dtype), wanted.dims};
   main_.args.push_back({next_id_++, type});
   return main_.args.back();
 }
 
-Value Builder::constant(const Type& type, double value) {
+Value Builder::constant(const Type& wanted, double value) {
+  const Type type{fitting(limits_, wanted.dtype), wanted.dims};
   return emit1("stablehlo.constant", {}, type, str("value = dense<", literal(type.dtype, value), "> : ", type.str()));
 }
 
-Value Builder::constant(const Type& type, int64_t value) {
+Value Builder::constant(const Type& wanted, int64_t value) {
+  const Type type{fitting(limits_, wanted.dtype), wanted.dims};
   return emit1("stablehlo.constant", {}, type, str("value = dense<", literal(type.dtype, value), "> : ", type.str()));
 }
 
-Value Builder::complex_constant(const Type& type, double re, double im) {
+Value Builder::complex_constant(const Type& wanted, double re, double im) {
+  const Type type{fitting(limits_, wanted.dtype), wanted.dims};
   return emit1("stablehlo.constant", {}, type,
                str("value = dense<(", literal(real_of(type.dtype), re), ", ", literal(real_of(type.dtype), im),
                    ")> : ", type.str()));
@@ -170,7 +172,8 @@ Value Builder::min_value(const Type& type) {
                               : constant(type, extreme_int(type.dtype, false));
 }
 
-Value Builder::iota(const Type& type, int64_t dim) {
+Value Builder::iota(const Type& wanted, int64_t dim) {
+  const Type type{fitting(limits_, wanted.dtype), wanted.dims};
   return emit1("stablehlo.iota", {}, type, str("iota_dimension = ", dim, " : i64"));
 }
 
@@ -211,7 +214,8 @@ Value Builder::clamp(const Value& lo, const Value& x, const Value& hi) {
   return emit1("stablehlo.clamp", {lo, x, hi}, x.type);
 }
 
-Value Builder::convert(const Value& x, DType dtype) {
+Value Builder::convert(const Value& x, DType wanted) {
+  const DType dtype = fitting(limits_, wanted);
   return x.dtype() == dtype ? x : emit1("stablehlo.convert", {x}, {dtype, x.dims()});
 }
 

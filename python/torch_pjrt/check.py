@@ -57,7 +57,7 @@ def compile_programs(folder: Path, target: targets.Target) -> tuple[list[targets
 
 
 def check_script(script: list[str], name: str, device: str) -> int:
-    """Prints what the chip says of the script's programs. Returns 0 if it takes all, 1 if not, 2 if the script failed."""
+    """Prints what the chip says of the programs. Returns 0 if it takes all, 1 if not, 2 if the script failed."""
     target = targets.target(name)
     kind = target.devices[0]["kind"]
     with tempfile.TemporaryDirectory() as temporary:

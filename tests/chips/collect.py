@@ -27,6 +27,7 @@ def run_cells(every: int, start: int) -> int:
     sys.path.insert(0, str(Path(__file__).parents[1]))
     warnings.simplefilter("ignore")
     import torch
+
     import torch_pjrt
     from ops import board, expected
 

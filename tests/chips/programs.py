@@ -3,8 +3,8 @@
     python tests/chips/programs.py --target tpu:v5e build/chips      compares with refused.tsv
     python tests/chips/programs.py --target tpu:v5e --write FOLDER   rewrites it
 
-A program stands for its operator and the dtypes of its arguments; the smallest one of each is compiled. What a chip
-refuses is listed in ``refused.tsv`` with the reason; anything else that is refused, or listed and compiled, is an error.
+A program stands for its operator and the dtypes of its arguments; the middle one of each by length is compiled. What a
+chip refuses is in ``refused.tsv`` with the reason. Any other refusal, and a listed program that compiles, is an error.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from torch_pjrt import targets
 from tqdm import tqdm
+
+from torch_pjrt import targets
 
 REFUSED = Path(__file__).with_name("refused.tsv")
 LONGEST = 10.0  # seconds that one compile may take

@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 
 import pytest
-from torch_pjrt import targets
 
 from chips import collect, programs
+from torch_pjrt import targets
 
 EVERY = 40  # of the operator database
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from torch_pjrt import targets
 
 pytestmark = pytest.mark.skipif(bool(os.environ.get("TORCH_PJRT_TEST_DEVICE")), reason="about torch_pjrt")

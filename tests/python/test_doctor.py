@@ -5,6 +5,7 @@ library whose chip is elsewhere, with a broken one, and with one that hangs.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -101,6 +102,17 @@ def test_a_plugin_that_hangs_is_given_up(tmp_path: Path) -> None:
     code, text = doctor("--timeout", "15", TORCH_PJRT_PLUGIN=str(tmp_path / "hang.so"))
     assert code == 1
     assert "did not answer within 15 s" in text
+
+
+def test_the_example_of_a_vendors_package_works_when_it_is_installed(tmp_path: Path) -> None:
+    """``pip install examples/new_plugin`` is all: the chip has its own device name and is preferred."""
+    source = Path(__file__).parents[2] / "examples" / "new_plugin"
+    shutil.copytree(source, tmp_path / "source")  # a build leaves files beside its sources
+    options = ["--quiet", "--no-deps", "--no-build-isolation", "--target", str(tmp_path / "site")]
+    subprocess.run([sys.executable, "-m", "pip", "install", *options, str(tmp_path / "source")], check=True)
+    code, text = doctor(PYTHONPATH=str(tmp_path / "site"))
+    assert code == 0, text
+    assert "acme: in use" in text and "Device 'acme': plugin" in text
 
 
 def test_a_real_chip_wins_over_the_cpu_plugin(tmp_path: Path) -> None:

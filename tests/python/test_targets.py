@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
+
 from models import zoo
 from models.networks import LLAMA_7B, Llama
 from models.workload import Step
-from torch import nn
 from torch_pjrt import targets
 from torch_pjrt.targets import Target
 
@@ -188,6 +189,6 @@ def test_a_compiler_that_dies_is_an_error_message_and_starts_again(v5e: Target) 
 
 def test_a_compiler_that_takes_too_long_is_given_up() -> None:
     target = make("tpu:v5e", timeout=0.05)
-    with pytest.raises(RuntimeError, match="did not end within 0.05 s"):
+    with pytest.raises(RuntimeError, match=r"did not end within 0\.05 s"):
         _ = target.devices
     target.close()
