@@ -474,6 +474,7 @@ Value Builder::dot_by_steps(const Value& lhs, const Value& rhs, const DotDims& d
   };
   const Value a = flat(lhs, d.lhs_batch, d.lhs_contract, true), b = flat(rhs, d.rhs_batch, d.rhs_contract, false);
   const Type sum{a.dtype(), {a.dim(0), a.dim(1), b.dim(1)}}, counter{DType::I32, {}};
+  if (sum.numel() == 0 || a.dim(2) == 0) return constant(Type{a.dtype(), result}, 0);
   const Values done = while_(
       {constant(counter, 0), constant(sum, 0)},
       [&](const Values& s) { return Values{compare(Cmp::LT, s[0], constant(counter, a.dim(2)))}; },

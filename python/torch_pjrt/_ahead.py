@@ -6,6 +6,7 @@ The parent writes pickled requests for ``_C.compile_ahead`` to the child's stand
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import pickle
 import select
@@ -103,8 +104,9 @@ class Compiler:
         child.kill()
         child.wait()
         for pipe in (child.stdin, child.stdout):
-            if pipe:
-                pipe.close()
+            with contextlib.suppress(BrokenPipeError):  # what the child did not read any more
+                if pipe:
+                    pipe.close()
 
 
 def serve() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.flop_counter import flop_registry
 
@@ -121,7 +121,9 @@ class _Recorder(TorchDispatchMode):
         """A tensor without contents in place of this one; on the CPU if it is a number there (a step count)."""
         is_number = tensor.dim() == 0 and tensor.device.type == "cpu" and not tensor.requires_grad
         if is_number and not isinstance(tensor, FakeTensor):
-            return self.fakes.from_tensor(tensor.detach().clone())
+            with _disable_current_modes():
+                value = tensor.item()
+            return torch.tensor(value, dtype=tensor.dtype)  # which the mode remembers
         fake = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device=self.device)
         if isinstance(tensor, torch.nn.Parameter):
             fake = torch.nn.Parameter(fake, requires_grad=tensor.requires_grad)

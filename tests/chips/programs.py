@@ -1,7 +1,6 @@
 """Compiles programs that a run left in its ``TORCH_PJRT_DUMP`` folder for a chip that is not here.
 
-    python tests/chips/programs.py --target tpu:v5e build/chips      compares with refused.tsv
-    python tests/chips/programs.py --target tpu:v5e --write FOLDER   rewrites it
+    python tests/chips/programs.py --target tpu:v5e build/chips
 
 A program stands for its operator and the dtypes of its arguments; the middle one of each by length is compiled. What a
 chip refuses is in ``refused.tsv`` with the reason. Any other refusal, and a listed program that compiles, is an error.
@@ -78,12 +77,10 @@ def compile_all(target: targets.Target, programs: Iterable[Program]) -> list[Res
 
 
 def expected(target: str) -> dict[tuple[str, str], str]:
-    """(operator, dtypes) -> reason, for the chips of a target's plugin."""
-    if not REFUSED.exists():
-        return {}
+    """(operator, dtypes) -> reason, for this chip."""
     with REFUSED.open() as file:
         rows = csv.DictReader(file, delimiter="\t")
-        return {(r["operator"], r["dtypes"]): r["reason"] for r in rows if r["plugin"] == target.partition(":")[0]}
+        return {(r["operator"], r["dtypes"]): r["reason"] for r in rows if r["target"] == target}
 
 
 def surprises(target: str, results: list[Result]) -> list[str]:
@@ -105,7 +102,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--target", required=True)
-    parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
     target = targets.target(given.target, timeout=60)
     results = compile_all(target, tqdm(choose(given.folder), desc=given.target, leave=False))
@@ -120,13 +116,6 @@ def main() -> int:
         print(f"slowest: {' of '.join(slowest.program.name)}, {slowest.seconds:.1f} s")
     for first, count in Counter(r.error.splitlines()[0][:160] for r in refused).most_common(30):
         print(f"{count:5} {first}")
-    if given.write:
-        with REFUSED.open("w") as file:
-            file.write("plugin\toperator\tdtypes\treason\n")
-            plugin = given.target.partition(":")[0]
-            for r in refused:
-                file.write(f"{plugin}\t{r.program.operator}\t{r.program.dtypes}\t{r.error.splitlines()[0][:200]}\n")
-        return 0
     found = surprises(given.target, results)
     print(*found, sep="\n")
     return 1 if found else 0

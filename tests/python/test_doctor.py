@@ -37,19 +37,15 @@ def plugin_package(folder: Path, name: str, body: str) -> str:
     return str(folder)
 
 
-def test_the_cpu_plugin_works() -> None:
+def test_the_cpu_plugin_works_and_the_others_say_what_is_missing() -> None:
     code, text = doctor()
     assert code == 0
     assert "check: 2x2 ones @ ones sums to 8.0 (expected 8.0)" in text
     assert "host_visible_buffers = true" in text
     assert "cpu: in use" in text
-
-
-@pytest.mark.parametrize("name", ["cuda", "metal", "neuron", "oneapi", "rocm", "tenstorrent", "tpu"])
-def test_every_plugin_says_what_is_missing(name: str) -> None:
-    _, text = doctor()
-    line = next(line for line in text.splitlines() if line.startswith(f"  {name}: "))
-    assert "not installed. Install" in line or "this machine shows no" in line
+    for name in ("cuda", "metal", "neuron", "oneapi", "rocm", "tenstorrent", "tpu"):
+        line = next(line for line in text.splitlines() if line.startswith(f"  {name}: "))
+        assert "not installed. Install" in line or "this machine shows no" in line or "is for Macs" in line
 
 
 def test_a_machine_without_plugins(tmp_path: Path) -> None:
