@@ -68,7 +68,8 @@ test-chips: build
 	$(BIN)/python tests/chips/collect.py $(BUILD)/chips --plugin tpu --processes $(JOBS)
 	@failed=; for target in tpu:v5e tpu:v6e; do \
 	  $(BIN)/python tests/chips/programs.py --target $$target $(BUILD)/chips || failed=1; \
-	done; [ -z "$$failed" ]
+	done; \
+	for profile in tpu neuron; do $(BIN)/python tests/chips/suite.py $$profile || failed=1; done; [ -z "$$failed" ]
 
 # tests/ops/expected.tsv and the reference page, from a fresh run; look at the difference before you commit it.
 board: build

@@ -10,6 +10,9 @@ namespace tpj {
 
 // X(name, type, default, help)
 #define TPJ_FLAGS(X)                                                                                               \
+  X(CACHE, std::string, "off",                                                                                     \
+    "compiled programs on disk, for all processes: off, on (the user's cache folder), or a folder")                \
+  X(CACHE_BYTES, int64_t, int64_t{4} << 30, "size of that folder; the least recently used programs go first")      \
   X(CAPABILITIES, std::string, "", "name=value,...: capabilities instead of the plugin's, to try a chip's limits") \
   X(CPU_DEVICES, int64_t, 1, "number of devices the embedded CPU plugin makes (its option cpu_device_count)")      \
   X(DEVICE_NAME, std::string, "", "device name, instead of the one in the plugin's spec")                          \

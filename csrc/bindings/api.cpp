@@ -37,6 +37,7 @@ std::vector<std::pair<std::string, int64_t>> integer_stats() {
   for (const auto& [name, n] : eager::fallbacks()) fallback_calls += n;
   return {
       {"compiles", compile::Stats::get().compiles},
+      {"disk_hits", compile::Stats::get().disk_hits},
       {"hits", compile::Stats::get().hits},
       {"decomposed", compile::Stats::get().decomposed},
       {"programs", static_cast<int64_t>(eager::programs().size())},
@@ -51,6 +52,7 @@ double compile_seconds() { return 1e-9 * static_cast<double>(compile::Stats::get
 
 void reset_stats() {
   compile::Stats::get().compiles = 0;
+  compile::Stats::get().disk_hits = 0;
   compile::Stats::get().hits = 0;
   compile::Stats::get().decomposed = 0;
   compile::Stats::get().compile_nanoseconds = 0;

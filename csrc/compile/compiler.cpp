@@ -2,15 +2,19 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cctype>
 #include <chrono>
+#include <cstdlib>
 #include <deque>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <mutex>
 
 #include "base/errors.h"
 #include "base/flags.h"
+#include "compile/store.h"
 
 namespace tpj::compile {
 namespace {
@@ -64,6 +68,67 @@ void dump(const CompileRecord& record, std::string_view text) {
   if (!file) fail(ErrorKind::kRuntime, "TORCH_PJRT_DUMP: cannot write ", path.string());
 }
 
+// ---- programs on disk
+
+// The folder's store; null when it is switched off.
+Store* store() {
+  static Store* const s = []() -> Store* {
+    std::filesystem::path folder = flags().CACHE;
+    if (folder == "off") return nullptr;
+    if (folder == "on") {
+      const char* cache = std::getenv("XDG_CACHE_HOME");
+      const char* home = std::getenv("HOME");
+      if (cache != nullptr && *cache == '/')
+        folder = cache;
+      else if (home != nullptr && *home == '/')
+        folder = std::filesystem::path(home) / ".cache";
+      else
+        return nullptr;
+      folder /= "torch_pjrt";
+    }
+    return new Store(folder, flags().CACHE_BYTES);
+  }();
+  return s;
+}
+
+// The library's size, and what stands at its ends: copies of it are equal, whatever their path and date.
+std::string fingerprint_of(const std::string& path) {
+  std::error_code error;
+  const auto size = static_cast<int64_t>(std::filesystem::file_size(path, error));
+  std::ifstream file(path, std::ios::binary);
+  std::string part(1 << 20, '\0');
+  uint32_t checksum = 0;
+  for (const int64_t at : {int64_t{0}, std::max<int64_t>(0, size - static_cast<int64_t>(part.size()))}) {
+    file.clear();
+    file.seekg(at);
+    file.read(part.data(), static_cast<std::streamsize>(part.size()));
+    checksum = crc32(std::string_view(part).substr(0, static_cast<size_t>(file.gcount())), checksum);
+  }
+  return str(std::filesystem::path(path).filename().string(), " ", size, " ", checksum);
+}
+
+// What the host's processor can do: programs for hosts use all of it.
+std::string processor() {
+  std::ifstream file("/proc/cpuinfo");
+  std::string out;
+  for (std::string line; std::getline(file, line) && !line.empty();)
+    if (line.starts_with("model name") || line.starts_with("flags") || line.starts_with("Features")) out += line + "\n";
+  return out;
+}
+
+// All that makes a compiled program of the same text another one.
+const std::string& identity_of(const pjrt::Client& client) {
+  static std::mutex mutex;
+  static auto& known = *new std::map<const pjrt::Client*, std::string>;
+  const std::lock_guard lock(mutex);
+  std::string& identity = known[&client];
+  if (identity.empty())
+    identity =
+        str("torch_pjrt ", TPJ_VERSION, "\n", fingerprint_of(client.plugin().path()), "\n", client.platform_name(), " ",
+            client.platform_version(), "\n", client.device_count(), " ", client.device_kind(0), "\n", processor());
+  return identity;
+}
+
 }  // namespace
 
 std::atomic<int> compile_forbidden{0};
@@ -77,13 +142,27 @@ std::unique_ptr<pjrt::Executable> compile(const pjrt::Client& client, const pjrt
                                           std::string_view text, std::vector<pjrt::TensorType> parameters,
                                           CompileRecord record) {
   record.where = user_line();
-  TPJ_CHECK(compile_forbidden == 0, "[", record.what, "] would compile inside torch_pjrt.no_compile(): ", record.reason,
-            record.where.empty() ? "" : ", at ", record.where);
   check_mappings();
   if (!flags().DUMP.empty()) dump(record, text);
   pjrt::CompileOptions options;
   options.portable = client.device_count() > 1;  // bound to the only device, an execution costs 0.2 us less
   options.env_overrides = overrides;
+  Store* const disk = client.caps().serialize && client.caps().deserialize ? store() : nullptr;
+  std::string key;
+  if (disk != nullptr) {
+    key = str(identity_of(client), "\n", options.serialize(), "\n", text);
+    if (const std::optional<std::string> bytes = disk->get(key)) {
+      try {
+        auto executable = client.deserialize(*bytes, options, parameters);
+        Stats::get().disk_hits += 1;
+        return executable;
+      } catch (const Error&) {
+        disk->remove(key);
+      }
+    }
+  }
+  TPJ_CHECK(compile_forbidden == 0, "[", record.what, "] would compile inside torch_pjrt.no_compile(): ", record.reason,
+            record.where.empty() ? "" : ", at ", record.where);
   const auto start = std::chrono::steady_clock::now();
   const auto finish = [&](bool ok) {
     const auto spent = std::chrono::steady_clock::now() - start;
@@ -96,6 +175,13 @@ std::unique_ptr<pjrt::Executable> compile(const pjrt::Client& client, const pjrt
   try {
     auto executable = client.compile(text, options, std::move(parameters));
     finish(true);
+    if (disk != nullptr) {
+      try {
+        disk->put(key, executable->serialize());
+      } catch (const Error&) {
+        // A program that cannot be serialized is compiled again by the next process.
+      }
+    }
     return executable;
   } catch (const Error& e) {
     finish(false);

@@ -24,6 +24,7 @@ struct CompileRecord {
 
 struct Stats {
   std::atomic<int64_t> compiles{0}, hits{0}, decomposed{0};
+  std::atomic<int64_t> disk_hits{0};  // programs that were read from disk instead of compiled
   std::atomic<int64_t> compile_nanoseconds{0};
   static Stats& get();
 };

@@ -258,8 +258,6 @@ Row::Options ord(std::string_view name) { return {.special = {{name, {0, 1, 2, k
 
 std::vector<Row> reduce_rows() {
   return {
-      {"_aminmax", aminmax<kNoDims>},
-      {"_aminmax.dim", aminmax<1>},
       {"_is_all_true", truth<&Builder::and_, kNoDims>},
       {"_is_any_true", truth<&Builder::or_, kNoDims>},
       {"all", truth<&Builder::and_, kNoDims>},

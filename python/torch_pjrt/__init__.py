@@ -99,7 +99,8 @@ def stats() -> dict[str, Any]:
     """Counters since the start or the last ``reset_stats()``.
 
     Returns:
-        ``compiles``, ``hits`` (calls served by a cached program), ``decomposed`` (calls that ran PyTorch's
+        ``compiles``, ``disk_hits`` (programs that were read from disk instead), ``hits`` (calls served by a program
+        that was there), ``decomposed`` (calls that ran PyTorch's
         decomposition), ``compile_seconds``, ``programs`` (in the cache), ``fallbacks`` (calls that ran on the
         CPU), ``live_bytes``, ``peak_bytes`` and ``live_buffers`` (over all devices).
     """

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
-from torch_pjrt import check, doctor
+from torch_pjrt import cache, check, doctor
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -22,7 +23,12 @@ def main(arguments: list[str] | None = None) -> int:
         "--target", required=True, help="plugin:chip or plugin:chip:shape, see docs/compile-only.md"
     )
     try_script.add_argument("--device", help="what the script calls its device (the plugin's own name)")
+    on_disk = commands.add_parser("cache", help="the programs that are kept on disk (TORCH_PJRT_CACHE)")
+    on_disk.add_argument("action", choices=["info", "verify", "clear", "export", "import"])
+    on_disk.add_argument("archive", nargs="?", type=Path, help="of export and import")
     given = parser.parse_args(arguments)
+    if given.command == "cache":
+        return cache.run(given.action, given.archive)
     if given.command == "check":
         plugin = given.target.partition(":")[0]
         return check.check_script(given.script, given.target, given.device or plugin)

@@ -68,6 +68,8 @@ def collect(folder: Path, plugin: str, every: int, processes: int) -> int:
     if every == 1:  # lists of tensors, recurrent cells and numbers of every kind, which the database has not
         command = [sys.executable, "-m", "pytest", "-q", "-n", str(processes), *ELSEWHERE]
         failed += subprocess.run(command, env=environment, cwd=ROOT).returncode != 0
+        rest = [sys.executable, str(Path(__file__).with_name("rest.py"))]
+        failed += subprocess.run(rest, env=environment).returncode != 0
     return failed
 
 

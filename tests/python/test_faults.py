@@ -10,20 +10,14 @@ import os
 import subprocess
 import sys
 import textwrap
-from pathlib import Path
 
 import pytest
 
-import torch_pjrt
-
-ROOT = Path(__file__).parents[2]
-FAKE = ROOT / "build" / "tests" / "cpp" / "fake_plugin" / "fake_forwarding.so"
+from chips import profiles
 
 pytestmark = [
     pytest.mark.skipif(bool(os.environ.get("TORCH_PJRT_TEST_DEVICE")), reason="about torch_pjrt"),
-    pytest.mark.skipif(
-        not FAKE.exists(), reason="the fake plugins are built with the C++ tests, which need GoogleTest"
-    ),
+    pytest.mark.skipif(not profiles.FAKE.exists(), reason=profiles.NO_FAKE),
 ]
 
 # PJRT_Error_Code
@@ -32,7 +26,7 @@ INTERNAL, UNAVAILABLE, RESOURCE_EXHAUSTED, INVALID_ARGUMENT, UNIMPLEMENTED = 13,
 PREAMBLE = f"""
 import ctypes, gc, time, torch
 import torch_pjrt
-fake = ctypes.CDLL({str(FAKE)!r})
+fake = ctypes.CDLL({str(profiles.FAKE)!r})
 D = torch_pjrt.device_name()
 
 def plan(kind, calls=0, code={INTERNAL}):
@@ -51,34 +45,16 @@ def error_of(call, kind):
 
 """
 
-# A chip like a TPU: no 64-bit floats but an emulation, no divisions and products of int64, no memory statistics.
-TPU_LIKE = {
-    "FAKE_PLATFORM": "tpu",
-    "FAKE_WITHOUT": "PJRT_Device_MemoryStats,PJRT_Buffer_UnsafePointer,PJRT_Client_CreateUninitializedBuffer",
-    "TORCH_PJRT_CAPABILITIES": "host_visible_buffers=false,int64_division=false,int64_dot=false,complex128_fft=false",
-    "TORCH_PJRT_DEVICE_NAME": "tpu",
-}
-# A chip like Trainium: no 64-bit floats, no donation, no serialization, no extensions.
-NEURON_LIKE = {
-    "FAKE_PLATFORM": "neuron",
-    "FAKE_WITHOUT": "PJRT_Device_MemoryStats,PJRT_Buffer_UnsafePointer,PJRT_Client_CreateUninitializedBuffer,"
-    "PJRT_Executable_Serialize,PJRT_Executable_DeserializeAndLoad,PJRT_Executable_Fingerprint,extensions",
-    "FAKE_REFUSES": "f64,stablehlo.custom_call,reduce_precision",
-    "TORCH_PJRT_CAPABILITIES": "host_visible_buffers=false,completion_events=true,float64=false",
-    "TORCH_PJRT_DEVICE_NAME": "neuron",
-}
-
 
 def run(script: str, timeout: float = 120, **environment: str) -> str:
     """Runs the script behind the fake plugin; it must end by itself, silently and with status 0."""
-    real = torch_pjrt.versions()["path"]
     done = subprocess.run(
         [sys.executable, "-c", script],
-        env={**os.environ, "TORCH_PJRT_PLUGIN": str(FAKE), "FAKE_REAL": real, **environment},
+        env={**os.environ, **profiles.environment(), **environment},
         capture_output=True,
         text=True,
         timeout=timeout,
-        cwd=ROOT / "tests",
+        cwd=profiles.ROOT / "tests",
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -224,14 +200,14 @@ assert not torch_pjrt.fallbacks(), torch_pjrt.fallbacks()
 """
 
 
-@pytest.mark.parametrize("profile", [TPU_LIKE, NEURON_LIKE], ids=["tpu", "neuron"])
-def test_a_chip_that_lacks_much_trains_to_the_same_loss(profile: dict[str, str]) -> None:
+@pytest.mark.parametrize("profile", profiles.PROFILES)
+def test_a_chip_that_lacks_much_trains_to_the_same_loss(profile: str) -> None:
     import torch
 
     from models import zoo
     from models.workload import train
 
-    lines = run(TRAINING, timeout=400, **profile).splitlines()
+    lines = run(TRAINING, timeout=400, **profiles.PROFILES[profile]).splitlines()
     for line in lines:
         name, *losses = line.split()
         expected = list(train(zoo.ALL[name], torch.device("cpu"), 4))
@@ -248,5 +224,5 @@ assert "float64" in text, text
 text = error_of(lambda: torch.ones(3, dtype=torch.float64).to(D), NotImplementedError)
 assert "float64" in text, text
 """,
-        **NEURON_LIKE,
+        **profiles.PROFILES["neuron"],
     )

@@ -117,6 +117,17 @@ def test_the_models_of_the_zoo(v5e: Target, name: str) -> None:
     assert report.fits, str(report)
 
 
+@pytest.mark.parametrize("name", ["cnn", "gpt"])
+def test_a_graphics_card_that_is_not_here(name: str) -> None:
+    target = make("cuda:h100")
+    workload = zoo.ALL[name]
+    inputs, labels = workload.batches(1)[0]
+    report = target.compile(Step(workload, torch.device("cpu")), inputs, labels)
+    assert report.fits, str(report)
+    assert report.memory["aliased"] > 0 and report.capacity == 80 << 30
+    target.close()
+
+
 def test_random_numbers_need_a_generators_state(v5e: Target) -> None:
     report = v5e.compile(lambda x: nn.functional.dropout(x, 0.5), torch.empty(4, 4))
     assert report.compiles, report.error
@@ -173,6 +184,7 @@ def test_a_refusal_names_the_operator_and_the_line(v5e: Target) -> None:
     report = v5e.compile_text(REFUSED)
     assert not report.compiles
     assert "no_such_kernel" in report.error
+    assert "model.py:7" in report.error and "aten::frob" in report.error
 
 
 # ---- the compiler's process

@@ -19,6 +19,7 @@ _CHIPS = {
 
 
 def _chip(
+    name: str,
     capability: tuple[int, int],
     cores: int,
     clock: float,
@@ -51,6 +52,7 @@ def _chip(
     fields = " ".join(f"{name}: {value}" for name, value in description.items())
     version = f"cuda_compute_capability {{ major: {capability[0]} minor: {capability[1]} }}"
     config = f'gpu_device_info {{ {fields} {version} }} platform_name: "CUDA" dnn_version_info {{ major: 9 }}'
+    config += f' device_description_str: "NVIDIA {name.upper()}"'
     return Chip("gpu", "", peak, bandwidth, memory, {"topology": "1x1x1", "target_config": config})
 
 
@@ -77,6 +79,6 @@ def spec() -> PluginSpec:
         create_options={"preallocate": False},
         compile_overrides={"xla_gpu_cuda_data_dir": tools} if tools else {},
         environment={"TF_CPP_MIN_LOG_LEVEL": os.environ.get("TF_CPP_MIN_LOG_LEVEL", "2")},
-        chips={name: _chip(*data) for name, data in _CHIPS.items()},
+        chips={name: _chip(name, *data) for name, data in _CHIPS.items()},
         quirks=("Without a CUDA toolkit: pip install nvidia-cuda-nvcc nvidia-nvvm (ptxas and libdevice).",),
     )
