@@ -193,7 +193,7 @@ def copied(sample: SampleInput) -> tuple[Value, tuple[Value, ...], dict[str, Val
 def tolerances(op: OpInfo, dtype: torch.dtype) -> tuple[float, float] | None:
     """PyTorch's own exception for this entry, the widest that it makes for any of its tests; None: its defaults."""
     if dtype is torch.uint8 and any(part in op.name for part in ROUNDED_BYTES):
-        return 0.0, 1.0
+        return 0.0, 2.0 if "bicubic" in full_name(op) else 1.0  # the CPU's weights are 16-bit integers
     return widest_tolerance(op.decorators, dtype, TOLERANCES.get(full_name(op)))
 
 
