@@ -220,6 +220,8 @@ Value Builder::convert(const Value& x, DType wanted) {
 }
 
 Value Builder::bitcast(const Value& x, const Type& type) {
+  if (!limits_.float64 && x.dims() == type.dims && size_of(x.dtype()) != size_of(type.dtype))
+    check_dtype(limits_, DType::F64);  // x would be one
   return x.type == type ? x : emit1("stablehlo.bitcast_convert", {x}, type);
 }
 
