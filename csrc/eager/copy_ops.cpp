@@ -106,6 +106,7 @@ void host_to_device(const at::Tensor& src, const at::Tensor& dst) {
     host = laid_out;
   }
   const BufferType* type = BufferType::intern(runtime::to_dtype(dst.scalar_type()), natural_dims(dst));
+  runtime::translate([&] { check_dtype(runtime::client().caps().limits(), type->dtype); });
   cell_of(dst).store(runtime::upload(host.const_data_ptr(), type, dst.device().index()));
 }
 

@@ -1,6 +1,21 @@
 #include "pjrt/compiled.h"
 
 namespace tpj::pjrt {
+namespace {
+
+// False where the plugin has the function and says that it cannot do it.
+template <typename Call>
+bool answers(Call&& call) {
+  try {
+    call();
+    return true;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kNotImplemented) throw;
+    return false;
+  }
+}
+
+}  // namespace
 
 Compiled::Compiled(const Api& api, const Caps& caps) : api_(&api), caps_(caps) {}
 
@@ -52,12 +67,7 @@ std::string Compiled::fingerprint() const {
   if (!caps_.fingerprint) return "";
   TPJ_PJRT_ARGS(PJRT_Executable_Fingerprint, args);
   args.executable = executable_;
-  try {
-    TPJ_PJRT_CALL(*api_, PJRT_Executable_Fingerprint, args);
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::kNotImplemented) throw;
-    return "";
-  }
+  if (!answers([&] { TPJ_PJRT_CALL(*api_, PJRT_Executable_Fingerprint, args); })) return "";
   return std::string(args.executable_fingerprint, args.executable_fingerprint_size);
 }
 
@@ -65,12 +75,7 @@ std::optional<CompiledMemory> Compiled::compiled_memory() const {
   if (!caps_.compiled_memory) return std::nullopt;
   TPJ_PJRT_ARGS(PJRT_Executable_GetCompiledMemoryStats, args);
   args.executable = executable_;
-  try {
-    TPJ_PJRT_CALL(*api_, PJRT_Executable_GetCompiledMemoryStats, args);
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::kNotImplemented) throw;
-    return std::nullopt;
-  }
+  if (!answers([&] { TPJ_PJRT_CALL(*api_, PJRT_Executable_GetCompiledMemoryStats, args); })) return std::nullopt;
   return CompiledMemory{.generated_code = args.generated_code_size_in_bytes,
                         .argument = args.argument_size_in_bytes,
                         .output = args.output_size_in_bytes,
@@ -82,12 +87,7 @@ std::optional<std::map<std::string, double>> Compiled::cost_analysis() const {
   if (!caps_.cost_analysis) return std::nullopt;
   TPJ_PJRT_ARGS(PJRT_Executable_GetCostAnalysis, args);
   args.executable = executable_;
-  try {
-    TPJ_PJRT_CALL(*api_, PJRT_Executable_GetCostAnalysis, args);
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::kNotImplemented) throw;
-    return std::nullopt;
-  }
+  if (!answers([&] { TPJ_PJRT_CALL(*api_, PJRT_Executable_GetCostAnalysis, args); })) return std::nullopt;
   std::map<std::string, double> result;
   for (const auto& [name, value] : from_named_values(args.properties, args.num_properties)) {
     if (const auto* d = std::get_if<double>(&value)) result[name] = *d;

@@ -55,7 +55,6 @@ class Compiler:
             raise CompilerError(self.last_words(child)) from None
         if "error" in answer:
             raise CompilerError(answer["error"])
-        answer["seconds"] = answer.pop("elapsed")
         return answer
 
     def start(self) -> subprocess.Popen[bytes]:
@@ -127,7 +126,7 @@ def serve() -> None:
             answer = _C.compile_ahead(request)
         except Exception as error:
             answer = {"error": str(error)}
-        answer["elapsed"] = time.perf_counter() - start
+        answer["seconds"] = time.perf_counter() - start
         data = pickle.dumps(answer)
         answers.write(len(data).to_bytes(8, "little") + data)
         answers.flush()

@@ -3,7 +3,7 @@
     python tests/chips/collect.py FOLDER --plugin tpu --every 20
 
 The programs run on the CPU plugin, so that their results are checked while they are collected; ``programs.py`` compiles
-them for the chip. Prints a line for each cell whose state is not the expected one, and exits 1 if there is any.
+them for the chip. Prints a line for each cell that gives a wrong result, and exits 1 if there is any.
 """
 
 from __future__ import annotations

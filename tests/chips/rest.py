@@ -87,8 +87,10 @@ def main() -> int:
         for name, f, args in calls:
             on_cpu = tree_map_only(Tensor, Tensor.clone, args)
             there = tree_map_only(Tensor, lambda t: t.to(device), args)
-            expected = (run(f, on_cpu), on_cpu) if name.split()[0].endswith("_") else run(f, on_cpu)
-            found = (run(f, there), there) if name.split()[0].endswith("_") else run(f, there)
+            in_place = name.split()[0].endswith("_")  # then the arguments count too
+            expected, found = run(f, on_cpu), run(f, there)
+            if in_place:
+                expected, found = (expected, on_cpu), (found, there)
             try:
                 torch.testing.assert_close(tree_map_only(Tensor, Tensor.cpu, found), expected, equal_nan=True)
             except AssertionError as error:
