@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import json
 import sys
 from pathlib import Path
 
+import torch_pjrt
 from benchmarks import machine
 from benchmarks.report import Report
 
@@ -16,11 +18,14 @@ WORKLOADS = {
     "dispatch": "microseconds of one operator call, against bare PJRT, torch CPU, JAX and TorchTPU",
     "operators": "microseconds of common operators at three sizes, against JAX's jitted function",
     "compile": "seconds to compile each operator",
+    "fused": "fused eager against strict and torch CPU: a chain, training steps, first steps, graphs that run once",
     "models": "milliseconds of a training step, against torch CPU",
     "memory": "peak memory of a GPT step; resident memory over 2,000 MLP steps",
     "build": "seconds to build from nothing and after a change in one row",
 }
-BY_DEFAULT = ["dispatch", "operators", "compile", "models", "memory"]
+# What one call costs, in the mode where it runs by itself.
+STRICT = {"dispatch", "operators", "compile"}
+BY_DEFAULT = ["dispatch", "operators", "compile", "fused", "models", "memory"]
 
 
 def main() -> int:
@@ -39,7 +44,8 @@ def main() -> int:
     reports: dict[str, Report] = {}
     for name in names:
         print(f"\n== {name}: {WORKLOADS[name]}", flush=True)
-        reports[name] = importlib.import_module(f"benchmarks.{name}").run(options.rounds)
+        with torch_pjrt.eager("strict") if name in STRICT else contextlib.nullcontext():
+            reports[name] = importlib.import_module(f"benchmarks.{name}").run(options.rounds)
         print(reports[name].text(), flush=True)
 
     if options.json:

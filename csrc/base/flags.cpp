@@ -8,9 +8,9 @@ namespace tpj {
 namespace {
 
 void parse(const char* name, const std::string& text, std::string& out) {
-  const bool known = name != std::string("EAGER") || text == "strict" || text == "debug";
+  const bool known = name != std::string("EAGER") || text == "strict" || text == "fused" || text == "debug";
   const bool fallback = name != std::string("FALLBACK") || text == "warn" || text == "silent" || text == "error";
-  if (!known) fail(ErrorKind::kValue, "TORCH_PJRT_EAGER must be strict or debug, got '", text, "'");
+  if (!known) fail(ErrorKind::kValue, "TORCH_PJRT_EAGER must be strict, fused or debug, got '", text, "'");
   if (!fallback) fail(ErrorKind::kValue, "TORCH_PJRT_FALLBACK must be warn, silent or error, got '", text, "'");
   out = text;
 }

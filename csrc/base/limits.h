@@ -7,12 +7,13 @@
 namespace tpj {
 
 // VALUE(name, type, default, help)
-#define TPJ_LIMITS(VALUE)                                                                 \
-  VALUE(complex128_fft, bool, true, "Fourier transforms in 64-bit floats")                \
-  VALUE(donation, bool, true, "an input buffer may be reused for an output")              \
-  VALUE(float64, bool, true, "64-bit floats, native or emulated")                         \
-  VALUE(int64_division, bool, true, "vectors of 64-bit integers divide in one operation") \
-  VALUE(int64_dot, bool, true, "products of matrices and convolutions of 64-bit integers")
+#define TPJ_LIMITS(VALUE)                                                                  \
+  VALUE(complex128_fft, bool, true, "Fourier transforms in 64-bit floats")                 \
+  VALUE(donation, bool, true, "an input buffer may be reused for an output")               \
+  VALUE(float64, bool, true, "64-bit floats, native or emulated")                          \
+  VALUE(int64_division, bool, true, "vectors of 64-bit integers divide in one operation")  \
+  VALUE(int64_dot, bool, true, "products of matrices and convolutions of 64-bit integers") \
+  VALUE(sort_functions, bool, true, "sorts compare by any function, not only by one < or >")
 
 struct Limits {
 #define TPJ_LIMIT(name, type, def, help) type name = def;

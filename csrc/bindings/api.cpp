@@ -3,6 +3,7 @@
 #include "compile/compiler.h"
 #include "eager/op_kernel.h"
 #include "eager/register.h"
+#include "exec/queue.h"
 #include "exec/run.h"
 #include "runtime/device.h"
 #include "runtime/errors.h"
@@ -65,7 +66,8 @@ std::vector<std::pair<std::string, std::string>> row_table() { return eager::reg
 
 std::vector<LogEntry> compile_entries() {
   std::vector<LogEntry> out;
-  for (const compile::CompileRecord& r : compile::compile_log()) out.push_back({r.what, r.reason, r.where, r.seconds});
+  for (const compile::CompileRecord& r : compile::compile_log())
+    out.push_back({r.what, r.reason, r.where, r.started, r.seconds});
   return out;
 }
 
@@ -88,6 +90,9 @@ ClientInfo client_info() {
   return info;
 }
 
+void flush() {
+  runtime::translate([] { exec::flush_all(); });
+}
 void change_forbidden(int delta) { compile::compile_forbidden += delta; }
 double bench_last(int n) {
   return runtime::translate([&] { return exec::bench_last_program(n); });
@@ -101,7 +106,7 @@ void start_meter() {
 
 MeterReading stop_meter() {
   MeterReading r;
-  if (const exec::Meter* m = std::exchange(exec::t_meter, nullptr)) r = {m->calls, m->kernel, m->plugin};
+  if (const exec::Meter* m = std::exchange(exec::t_meter, nullptr)) r = {m->calls, m->kernel, m->flush, m->plugin};
   return r;
 }
 

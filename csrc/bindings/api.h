@@ -29,7 +29,7 @@ std::vector<std::pair<std::string, std::string>> row_table();
 
 struct LogEntry {
   std::string what, reason, where;
-  double seconds;
+  double started, seconds;
 };
 std::vector<LogEntry> compile_entries();
 
@@ -47,10 +47,12 @@ struct ClientInfo {
 };
 ClientInfo client_info();
 
+// What is noted runs now (TORCH_PJRT_EAGER=fused). Not with the interpreter's lock held.
+void flush();
 void change_forbidden(int delta);
 double bench_last(int n);
 struct MeterReading {
-  int64_t calls = 0, kernel_ns = 0, plugin_ns = 0;
+  int64_t calls = 0, kernel_ns = 0, flush_ns = 0, plugin_ns = 0;
 };
 void start_meter();
 MeterReading stop_meter();

@@ -38,6 +38,7 @@ PyObject* register_backend(PyObject*, PyObject* config) {
 
 PyObject* stats(PyObject*, PyObject*) {
   return guarded([] {
+    without_gil([] { flush(); });
     Dict d;
     for (const auto& [name, value] : integer_stats()) d.set(name, value);
     d.set("compile_seconds", compile_seconds());
@@ -55,7 +56,15 @@ PyObject* fallback_counts(PyObject*, PyObject*) {
 
 PyObject* reset(PyObject*, PyObject*) {
   return guarded([] {
+    without_gil([] { flush(); });
     reset_stats();
+    return none();
+  });
+}
+
+PyObject* run_noted(PyObject*, PyObject*) {
+  return guarded([] {
+    without_gil([] { flush(); });
     return none();
   });
 }
@@ -68,6 +77,7 @@ PyObject* log(PyObject*, PyObject*) {
       d.set("operator", e.what);
       d.set("reason", e.reason);
       d.set("where", e.where);
+      d.set("started", e.started);
       d.set("seconds", e.seconds);
       list.append(d.release());
     }
@@ -131,6 +141,7 @@ PyObject* set_flag_value(PyObject*, PyObject* args) {
   const char *name = nullptr, *value = nullptr;
   if (!PyArg_ParseTuple(args, "ss", &name, &value)) return nullptr;
   return guarded([&] {
+    without_gil([] { flush(); });
     set_flag(name, value);
     return none();
   });
@@ -153,6 +164,7 @@ PyObject* forbid_compile(PyObject*, PyObject* delta) {
   const long n = PyLong_AsLong(delta);
   if (n == -1 && PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_ValueError)) return nullptr;
   return guarded([&] {
+    without_gil([] { flush(); });
     change_forbidden(static_cast<int>(n));
     return none();
   });
@@ -171,7 +183,7 @@ PyObject* bench_meter(PyObject*, PyObject* on) {
       return none();
     }
     const MeterReading r = stop_meter();
-    return Py_BuildValue("(LLL)", r.calls, r.kernel_ns, r.plugin_ns);
+    return Py_BuildValue("(LLLL)", r.calls, r.kernel_ns, r.flush_ns, r.plugin_ns);
   });
 }
 
@@ -183,6 +195,7 @@ PyMethodDef kMethods[] = {
     {"describe", describe, METH_NOARGS, "The plugin at work."},
     {"device_count", device_count, METH_NOARGS, "Devices of this process; 0 without a usable plugin."},
     {"fallbacks", fallback_counts, METH_NOARGS, "Operator -> calls that ran on the CPU."},
+    {"flush", run_noted, METH_NOARGS, "Runs the calls that are noted."},
     {"flags", flag_list, METH_NOARGS, "Every switch: name, value, help."},
     {"forbid_compile", forbid_compile, METH_O, "Counts the scopes in which a compile is an error."},
     {"init", init, METH_NOARGS, "Makes the client now."},

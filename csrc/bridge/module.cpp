@@ -26,15 +26,13 @@ Module lower(const std::string& name, const exec::Graph& graph, const std::vecto
     arguments.emplace_back(tensors.back());
   }
   const torch::jit::Stack returns = exec::lower_graph(lowering, graph, tensors, find_form);
+  const std::unique_ptr<exec::Program> program = lowering.finish(returns, arguments, arguments);
   Module module;
-  const std::unique_ptr<exec::Program> program = lowering.finish(
-      returns, arguments, arguments, [&](std::string_view text, std::vector<pjrt::TensorType> parameters) {
-        module.text = text;
-        module.parameters = std::move(parameters);
-        return std::unique_ptr<pjrt::Executable>();
-      });
-  for (const exec::Param& p : program->params)
+  module.text = program->text;
+  for (const exec::Param& p : program->params) {
+    module.parameters.push_back(exec::type_of(p));
     module.sources.push_back(p.kind == exec::Param::Kind::kCell ? p.cell : -1);
+  }
   for (const exec::BufferType* type : program->outputs) module.results.push_back({type->dtype, type->dims});
   return module;
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <deque>
 #include <filesystem>
@@ -67,6 +68,28 @@ void dump(const CompileRecord& record, std::string_view text) {
   file << "// " << record.what << "\n// " << record.where << "\n" << text;
   if (!file) fail(ErrorKind::kRuntime, "TORCH_PJRT_DUMP: cannot write ", path.string());
 }
+
+// A line on a terminal while a program compiles, once compiling has taken 2 s; nothing stays of it.
+class Progress {
+ public:
+  explicit Progress(const CompileRecord& record) {
+    const int64_t spent = Stats::get().compile_nanoseconds, n = Stats::get().compiles;
+    shown_ = spent > 2'000'000'000 && isatty(STDERR_FILENO) != 0;
+    if (shown_)
+      std::fputs(str("\r\033[Ktorch_pjrt: ", n, " programs compiled in ", spent / 1'000'000'000, " s, now ",
+                     record.what.substr(0, 60))
+                     .c_str(),
+                 stderr);
+  }
+  ~Progress() {
+    if (shown_) std::fputs("\r\033[K", stderr);
+  }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+ private:
+  bool shown_;
+};
 
 // ---- programs on disk
 
@@ -141,7 +164,6 @@ Stats& Stats::get() {
 std::unique_ptr<pjrt::Executable> compile(const pjrt::Client& client, const pjrt::Options& overrides,
                                           std::string_view text, std::vector<pjrt::TensorType> parameters,
                                           CompileRecord record) {
-  record.where = user_line();
   check_mappings();
   if (!flags().DUMP.empty()) dump(record, text);
   pjrt::CompileOptions options;
@@ -164,6 +186,9 @@ std::unique_ptr<pjrt::Executable> compile(const pjrt::Client& client, const pjrt
   TPJ_CHECK(compile_forbidden == 0, "[", record.what, "] would compile inside torch_pjrt.no_compile(): ", record.reason,
             record.where.empty() ? "" : ", at ", record.where);
   const auto start = std::chrono::steady_clock::now();
+  static const auto first_start = start;
+  record.started = std::chrono::duration<double>(start - first_start).count();
+  const Progress progress(record);
   const auto finish = [&](bool ok) {
     const auto spent = std::chrono::steady_clock::now() - start;
     record.seconds = std::chrono::duration<double>(spent).count();

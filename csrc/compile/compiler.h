@@ -18,6 +18,7 @@ struct CompileRecord {
   std::string what;    // operator or graph
   std::string reason;  // which part of the key was new
   std::string where;   // the user's line, "file.py:12", when known
+  double started = 0;  // seconds since the process began to compile
   double seconds = 0;  // in the plugin's compiler
   bool ok = true;
 };
@@ -39,7 +40,7 @@ std::unique_ptr<pjrt::Executable> compile(const pjrt::Client& client, const pjrt
 std::vector<CompileRecord> compile_log();
 void clear_compile_log();
 
-// Tells the user's line at a compile; set by the bindings.
+// Tells the user's line; set by the bindings. Takes the interpreter's lock: hold none that others wait for with it.
 void set_user_line(std::function<std::string()> hook);
 std::string user_line();
 

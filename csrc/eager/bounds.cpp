@@ -32,7 +32,9 @@ bool outside(const at::Tensor& index, const Range& range) {
   at::Tensor host = index;
   if (index.is_privateuseone()) {
     const runtime::BufferRef buffer = runtime::Cell::of(*index.unsafeGetTensorImpl())->load();
-    if (!buffer || !buffer->is_ready()) return false;
+    if (!buffer) return false;
+    buffer->settle();
+    if (!buffer->is_ready()) return false;
     host = host_view(index);
   }
   host = host.contiguous();

@@ -91,13 +91,11 @@ std::unique_ptr<exec::Program> compile(const c10::OperatorHandle& op, const exec
       if (i < op.schema().returns().size()) returns.push_back(to);
     }
   }
-  return lowering.finish(
-      returns, arguments, originals, [&](std::string_view text, std::vector<pjrt::TensorType> params) {
-        compile::CompileRecord record;
-        record.what = name;
-        record.reason = miss_reason(&op.schema(), inputs, op, originals);
-        return compile::compile(runtime::client(), overrides_for(text), text, std::move(params), std::move(record));
-      });
+  std::unique_ptr<exec::Program> program = lowering.finish(returns, arguments, originals);
+  program->record = {
+      .what = name, .reason = miss_reason(&op.schema(), inputs, op, originals), .where = compile::user_line()};
+  if (!exec::is_fused() && !program->text.empty()) program->executable();
+  return program;
 }
 
 }  // namespace

@@ -438,14 +438,6 @@ void check_out_dtypes(const c10::OperatorHandle& op, const exec::Form& form, con
 
 }  // namespace
 
-pjrt::Options overrides_for(std::string_view text) {
-  const runtime::PluginConfig& c = runtime::config();
-  const bool needed = std::any_of(
-      c.override_operations.begin(), c.override_operations.end(),
-      [&](const std::string& op) { return text.find("\"stablehlo." + op + "\"") != std::string_view::npos; });
-  return needed || c.override_operations.empty() ? c.compile_overrides : pjrt::Options();
-}
-
 std::unique_ptr<exec::Program> OpKernel::compile(const c10::OperatorHandle& op, const exec::Inputs& inputs,
                                                  const torch::jit::Stack& stack) {
   check_overlap(form_, stack, n_args_);
@@ -455,13 +447,10 @@ std::unique_ptr<exec::Program> OpKernel::compile(const c10::OperatorHandle& op, 
   torch::jit::Stack returns = arguments;
   lowering.call(op, form_, returns, true);
   const torch::jit::Stack originals(stack.end() - static_cast<std::ptrdiff_t>(n_args_), stack.end());
-  return lowering.finish(
-      returns, arguments, originals, [&](std::string_view text, std::vector<pjrt::TensorType> params) {
-        compile::CompileRecord record;
-        record.what = name_;
-        record.reason = miss_reason(this, inputs, op, stack);
-        return compile::compile(runtime::client(), overrides_for(text), text, std::move(params), std::move(record));
-      });
+  std::unique_ptr<exec::Program> program = lowering.finish(returns, arguments, originals);
+  program->record = {.what = name_, .reason = miss_reason(this, inputs, op, stack), .where = compile::user_line()};
+  if (!exec::is_fused() && !program->text.empty()) program->executable();
+  return program;
 }
 
 const exec::Program& OpKernel::program(const c10::OperatorHandle& op, exec::Inputs& inputs, torch::jit::Stack& stack) {

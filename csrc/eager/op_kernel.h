@@ -53,9 +53,6 @@ std::string miss_reason(const void* op, const exec::Inputs& inputs, const c10::O
 void raise_as_cpu(const c10::OperatorHandle& op, const torch::jit::Stack& stack, size_t n_args,
                   int64_t largest = int64_t{1} << 24 /* elements: larger arguments are not worth a copy */);
 
-// The plugin's compiler overrides, if the program needs them.
-pjrt::Options overrides_for(std::string_view text);
-
 // All programs of the process.
 compile::Cache<exec::Program>& programs();
 

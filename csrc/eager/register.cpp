@@ -1,6 +1,7 @@
 #include "eager/register.h"
 
 #include "eager/kernels.h"
+#include "exec/queue.h"
 #include "runtime/generator.h"
 
 namespace tpj::eager {
@@ -26,6 +27,7 @@ void register_operators() {
   register_fallback();
   register_autocast();
   register_helpers();
+  runtime::set_settler(&exec::flush);
 }
 
 }  // namespace tpj::eager

@@ -19,7 +19,7 @@ constexpr size_t kFewCells = 8;
 constexpr int64_t kAnyBlock = -1;  // stands in a key for the offset of a block: no offset is negative
 
 struct NumberKey {
-  std::array<uint64_t, 2> bits{};
+  Number bits{};
   uint64_t dtype_device = 0;
   bool operator==(const NumberKey&) const = default;
 };
@@ -56,41 +56,41 @@ class NumberCache {
 };
 
 template <typename T>
-void put(NumberKey& key, T value) {
-  static_assert(sizeof(T) <= sizeof key.bits);
-  std::memcpy(key.bits.data(), &value, sizeof value);
+void put(Number& number, T value) {
+  static_assert(sizeof(T) <= sizeof number);
+  std::memcpy(number.data(), &value, sizeof value);
 }
 
-void put(NumberKey& key, const c10::Scalar& s, DType dtype) {
+void put(Number& number, const c10::Scalar& s, DType dtype) {
   switch (dtype) {
     case DType::Bool:
-      return put(key, s.to<bool>());
+      return put(number, s.to<bool>());
     case DType::U8:
-      return put(key, s.to<uint8_t>());
+      return put(number, s.to<uint8_t>());
     case DType::U16:
-      return put(key, s.to<uint16_t>());
+      return put(number, s.to<uint16_t>());
     case DType::U32:
-      return put(key, s.to<uint32_t>());
+      return put(number, s.to<uint32_t>());
     case DType::U64:
-      return put(key, s.to<uint64_t>());
+      return put(number, s.to<uint64_t>());
     case DType::I8:
-      return put(key, s.to<int8_t>());
+      return put(number, s.to<int8_t>());
     case DType::I16:
-      return put(key, s.to<int16_t>());
+      return put(number, s.to<int16_t>());
     case DType::I32:
-      return put(key, s.to<int32_t>());
+      return put(number, s.to<int32_t>());
     case DType::I64:
-      return put(key, s.to<int64_t>());
+      return put(number, s.to<int64_t>());
     case DType::F32:
-      return put(key, static_cast<float>(s.to<double>()));
+      return put(number, static_cast<float>(s.to<double>()));
     case DType::F64:
-      return put(key, s.to<double>());
+      return put(number, s.to<double>());
     case DType::C64: {
       const auto z = s.to<c10::complex<double>>();
-      return put(key, c10::complex<float>(static_cast<float>(z.real()), static_cast<float>(z.imag())));
+      return put(number, c10::complex<float>(static_cast<float>(z.real()), static_cast<float>(z.imag())));
     }
     case DType::C128:
-      return put(key, s.to<c10::complex<double>>());
+      return put(number, s.to<c10::complex<double>>());
     default:
       TPJ_ASSERT(false, "numbers are not passed as ", info(dtype).name);
   }
@@ -172,15 +172,19 @@ c10::Scalar read_scalar(const at::Tensor& t) {
   }
 }
 
-runtime::BufferRef number_buffer(const c10::IValue& value, DType dtype, int device) {
-  NumberKey key;
-  key.dtype_device = static_cast<uint64_t>(dtype) | static_cast<uint64_t>(device) << 8;
+Number number_of(const c10::IValue& value, DType dtype) {
+  Number number{};
   if (value.isDouble() && dtype == DType::F32) {  // the usual case
-    put(key, static_cast<float>(value.toDouble()));
+    put(number, static_cast<float>(value.toDouble()));
   } else {
-    put(key, value.isTensor() ? read_scalar(value.toTensor()) : value.toScalar(), dtype);
+    put(number, value.isTensor() ? read_scalar(value.toTensor()) : value.toScalar(), dtype);
   }
-  return NumberCache::get().find_or_upload(key, dtype, device);
+  return number;
+}
+
+runtime::BufferRef number_buffer(const Number& number, DType dtype, int device) {
+  return NumberCache::get().find_or_upload({number, static_cast<uint64_t>(dtype) | static_cast<uint64_t>(device) << 8},
+                                           dtype, device);
 }
 
 }  // namespace tpj::exec

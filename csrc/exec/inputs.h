@@ -3,6 +3,7 @@
 
 #include <ATen/core/stack.h>
 
+#include <array>
 #include <vector>
 
 #include "compile/key.h"
@@ -47,8 +48,11 @@ struct Inputs {
 // The value of a CPU 0-d tensor.
 c10::Scalar read_scalar(const at::Tensor& t);
 
-// A number or CPU 0-d tensor as a scalar of `dtype`: a cached buffer. Throws PyTorch's overflow error when it does not
-// fit.
-runtime::BufferRef number_buffer(const c10::IValue& value, DType dtype, int device);
+// The bytes of a scalar; zeros follow.
+using Number = std::array<uint64_t, 2>;
+// A number or CPU 0-d tensor as a scalar of `dtype`. Throws PyTorch's overflow error when it does not fit.
+Number number_of(const c10::IValue& value, DType dtype);
+// As a buffer, which is cached.
+runtime::BufferRef number_buffer(const Number& number, DType dtype, int device);
 
 }  // namespace tpj::exec

@@ -426,9 +426,8 @@ Result Lowering::make_result(const c10::IValue& value, const torch::jit::Stack& 
   return r;
 }
 
-std::unique_ptr<Program> Lowering::finish(
-    const torch::jit::Stack& returns, const torch::jit::Stack& arguments, const torch::jit::Stack& originals,
-    std::function<std::unique_ptr<pjrt::Executable>(std::string_view, std::vector<pjrt::TensorType>)> compile) {
+std::unique_ptr<Program> Lowering::finish(const torch::jit::Stack& returns, const torch::jit::Stack& arguments,
+                                          const torch::jit::Stack& originals) {
   auto program = std::make_unique<Program>();
   program->name = name_;
   for (const c10::IValue& v : returns) program->results.push_back(make_result(v, arguments));
@@ -484,6 +483,7 @@ std::unique_ptr<Program> Lowering::finish(
   for (const auto& [path, v] : block_params_) {
     Param p;
     p.kind = Param::Kind::kBlock;
+    p.dtype = DType::I64;
     p.path = path;
     add(v, p);
   }
@@ -497,13 +497,15 @@ std::unique_ptr<Program> Lowering::finish(
   {
     Param p;
     p.kind = Param::Kind::kRng;
+    p.dtype = DType::U64;
     p.counters = counters_;
     add(rng_, p);
   }
-  text_ = b_.print(params, outputs_, aliases);
-  std::vector<pjrt::TensorType> types;
-  for (const Value& v : params) types.push_back({v.dtype(), v.dims()});
-  program->executable = compile(text_, std::move(types));
+  program->text = b_.print(params, outputs_, aliases);
+  program->reads = std::any_of(program->params.begin(), program->params.end(),
+                               [](const Param& p) { return p.kind == Param::Kind::kCell; });
+  for (const char* op : {"\"stablehlo.dot_general\"", "\"stablehlo.convolution\""})
+    program->is_heavy |= program->text.find(op) != std::string::npos;
   return program;
 }
 

@@ -61,13 +61,9 @@ class Lowering {
   void locate(const std::string& op, const std::string& file, int line) { b_.locate(op, file, line); }
 
   // After the last call: `returns` are the meta values to return, `arguments` the meta arguments of the outermost call
-  // (to recognise what is returned as it came and what was resized).
-  std::unique_ptr<Program> finish(
-      const torch::jit::Stack& returns, const torch::jit::Stack& arguments, const torch::jit::Stack& originals,
-      std::function<std::unique_ptr<pjrt::Executable>(std::string_view text, std::vector<pjrt::TensorType> params)>
-          compile);
-
-  const std::string& text() const { return text_; }
+  // (to recognise what is returned as it came and what was resized). Compiles nothing.
+  std::unique_ptr<Program> finish(const torch::jit::Stack& returns, const torch::jit::Stack& arguments,
+                                  const torch::jit::Stack& originals);
 
  private:
   struct SymbolicCell {
@@ -95,7 +91,6 @@ class Lowering {
 
   std::string name_;
   int device_;
-  std::string text_;
   hlo::Builder b_;
   std::vector<SymbolicCell> cells_;
   std::unordered_map<const c10::StorageImpl*, int> by_storage_;

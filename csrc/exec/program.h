@@ -1,14 +1,18 @@
-// A compiled graph with all that a cache hit needs. Immutable once made; any thread may run it.
+// A lowered call with all that a cache hit needs. Immutable once made, but for what is compiled when it is first run by
+// itself; any thread may use it.
 #pragma once
 
 #include <ATen/core/stack.h>
 #include <c10/core/ScalarType.h>
 #include <c10/util/SmallVector.h>
 
+#include <atomic>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
+#include "compile/compiler.h"
 #include "pjrt/executable.h"
 #include "runtime/buffer.h"
 
@@ -27,7 +31,7 @@ struct ArgPath {
 struct Param {
   enum class Kind : uint8_t { kBlock, kCell, kNumber, kRng };
   Kind kind = Kind::kCell;
-  DType dtype = DType::F32;          // kNumber: 0-d of this type
+  DType dtype = DType::F32;          // of all but kCell: 0-d, and kRng two elements
   int cell = -1;                     // kCell: index among the call's distinct cells
   ArgPath path;                      // kNumber; kBlock: the tensor whose block number this is
   const BufferType* type = nullptr;  // kCell: what the program expects (what an unwritten cell is filled as)
@@ -65,13 +69,33 @@ struct Resize {
 };
 
 struct Program {
-  std::string name;                              // operator; also the producer of its buffers
-  std::unique_ptr<pjrt::Executable> executable;  // null when nothing is to compute (all results empty)
+  std::string name;               // operator; also the producer of its buffers
+  std::string text;               // StableHLO; empty when nothing is to compute (all results empty)
+  bool is_heavy = false;          // a matrix product or a convolution: nothing before it becomes a part of it
+  bool reads = false;             // some cell
+  compile::CompileRecord record;  // why the call was lowered, and where
   std::vector<Param> params;
   std::vector<const BufferType*> outputs;
   std::vector<Resize> resizes;
   std::vector<Write> writes;
   std::vector<Result> results;
+
+  // The program by itself; compiles at the first call. Throws what the compiler says.
+  const pjrt::Executable& executable() const;
+  bool is_compiled() const { return compiled_.load(std::memory_order_acquire) != nullptr; }
+
+  mutable std::atomic<int> graphs{0};  // how many graphs that ran for the first time held it
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::unique_ptr<pjrt::Executable> owned_;
+  mutable std::atomic<const pjrt::Executable*> compiled_{nullptr};
 };
+
+// What the executable takes there.
+pjrt::TensorType type_of(const Param& param);
+
+// The plugin's compiler overrides, if the program needs them.
+pjrt::Options overrides_for(std::string_view text);
 
 }  // namespace tpj::exec

@@ -7,6 +7,7 @@
 
 #include "base/flags.h"
 #include "compile/compiler.h"
+#include "exec/queue.h"
 #include "runtime/allocator.h"
 #include "runtime/device.h"
 #include "runtime/errors.h"
@@ -17,8 +18,6 @@ namespace {
 
 using runtime::BufferRef;
 using runtime::Cell;
-
-constexpr size_t kInline = 16;
 
 struct Last {
   const Program* program = nullptr;
@@ -43,7 +42,7 @@ const c10::IValue& at_path(const c10::IValue* args, const ArgPath& path, c10::IV
   return item;
 }
 
-BufferRef rng_buffer(const Param& param, const c10::IValue* args, size_t n_args, int device) {
+Number rng_state(const Param& param, const c10::IValue* args, size_t n_args, int device) {
   at::Generator generator;
   for (size_t i = 0; i < n_args; ++i)
     if (args[i].isGenerator()) generator = args[i].toGenerator();
@@ -52,9 +51,7 @@ BufferRef rng_buffer(const Param& param, const c10::IValue* args, size_t n_args,
               "' device type for generator but found '", generator.device().type(), "'");
   const auto [seed, offset] =
       static_cast<runtime::Generator*>(generator.unsafeGetGeneratorImpl())->reserve(param.counters);
-  const uint64_t state[2] = {seed, offset};
-  static const BufferType* type = BufferType::intern(DType::U64, {2});
-  return runtime::upload(state, type, device);
+  return {seed, offset};
 }
 
 at::Tensor make_tensor(const TensorSpec& spec, int device, BufferRef buffer) {
@@ -105,11 +102,9 @@ constinit thread_local Meter* t_meter = nullptr;
 
 namespace {
 
-using Held = c10::SmallVector<BufferRef, kInline>;
-
 // The inputs that no write depends on.
 void load_inputs(const Program& program, const Inputs& inputs, const c10::IValue* args, size_t n_args, int device,
-                 Held& held) {
+                 Held& held, Numbers& numbers) {
   for (size_t i = 0; i < program.params.size(); ++i) {
     const Param& p = program.params[i];
     c10::IValue item;
@@ -126,76 +121,99 @@ void load_inputs(const Program& program, const Inputs& inputs, const c10::IValue
         break;
       case Param::Kind::kBlock: {
         const at::Tensor& t = at_path(args, p.path, item).toTensor();
-        held[i] = number_buffer(t.storage_offset() / t.numel(), DType::I64, device);
+        numbers[i] = number_of(t.storage_offset() / t.numel(), DType::I64);
         break;
       }
       case Param::Kind::kNumber:
-        held[i] = number_buffer(at_path(args, p.path, item), p.dtype, device);
+        numbers[i] = number_of(at_path(args, p.path, item), p.dtype);
         break;
       case Param::Kind::kRng:
-        held[i] = rng_buffer(p, args, n_args, device);
+        numbers[i] = rng_state(p, args, n_args, device);
         break;
     }
   }
 }
 
-void enqueue(const Program& program, const Held& held, const c10::SmallVectorImpl<int64_t>& keep, int device,
+// Runs the call, or notes it. Where cells are written, load, compute and store are one step for other threads.
+void compute(const Program& program, Inputs& inputs, const c10::IValue* args, size_t n_args, int device, bool fused,
              Held& outputs) {
-  c10::SmallVector<PJRT_Buffer*, kInline> raw, out(program.outputs.size());
-  for (const BufferRef& b : held) raw.push_back(b->raw());
-  if (t_meter) [[unlikely]]
-    t_meter->plugin -= Meter::now();
-  try {
-    program.executable->enqueue(raw.data(), raw.size(), out.data(), device, keep.data(), keep.size());
-  } catch (const Error& e) {
-    const std::string where = compile::user_line();
-    throw Error(e.kind(), str("[", program.name, "] ", e.what(), where.empty() ? "" : ", at ", where));
+  Held held(program.params.size());
+  Numbers numbers(program.params.size());
+  load_inputs(program, inputs, args, n_args, device, held, numbers);
+  c10::SmallVector<std::unique_lock<std::mutex>, 16> locks;
+  c10::SmallVector<int64_t, 16> keep;  // may be donated but must not: somebody else holds them
+  if (!program.writes.empty()) {
+    c10::SmallVector<Cell*, 16> cells;
+    for (const Write& w : program.writes) cells.push_back(inputs.cells[static_cast<size_t>(w.cell)]);
+    if (cells.size() > 1) std::sort(cells.begin(), cells.end());
+    for (const Cell* c : cells) locks.push_back(c->lock());
+    for (size_t i = 0; i < program.params.size(); ++i) {
+      const Param& p = program.params[i];
+      if (p.kind != Param::Kind::kCell || !p.cell_is_written) continue;
+      const BufferRef& buffer = defined(*inputs.cells[static_cast<size_t>(p.cell)], p.type);
+      held[i] = buffer;
+      // The cell's reference and ours: nobody else.
+      if (p.written_by >= 0 && (buffer.use_count() != 2 || t_recording)) keep.push_back(static_cast<int64_t>(i));
+    }
   }
-  if (t_meter) [[unlikely]]
-    t_meter->plugin += Meter::now();
-  // Before the outputs are counted: they may live in the same memory.
-  for (size_t i = 0; i < held.size(); ++i)
-    if (program.params[i].written_by >= 0 && std::find(keep.begin(), keep.end(), static_cast<int64_t>(i)) == keep.end())
-      held[i]->mark_donated();
-  for (size_t i = 0; i < out.size(); ++i)
-    outputs[i] = c10::make_intrusive<runtime::DeviceBuffer>(pjrt::Buffer(program.executable->state(), out[i]),
-                                                            program.outputs[i], device, program.name.c_str());
-  if (t_recording) [[unlikely]]
-    t_last = {&program, {held.begin(), held.end()}, device};
-}
-
-// Programs that write into cells: load, compute and store are one step for other threads.
-void run_writing(const Program& program, Inputs& inputs, int device, Held& held, Held& outputs) {
-  c10::SmallVector<Cell*, kInline> cells;
-  for (const Write& w : program.writes) cells.push_back(inputs.cells[static_cast<size_t>(w.cell)]);
-  if (cells.size() > 1) std::sort(cells.begin(), cells.end());
-  c10::SmallVector<std::unique_lock<std::mutex>, kInline> locks;
-  for (const Cell* c : cells) locks.push_back(c->lock());
-
-  c10::SmallVector<int64_t, kInline> keep;  // may be donated but must not: somebody else holds them
-  for (size_t i = 0; i < program.params.size(); ++i) {
-    const Param& p = program.params[i];
-    if (p.kind != Param::Kind::kCell || !p.cell_is_written) continue;
-    const BufferRef& buffer = defined(*inputs.cells[static_cast<size_t>(p.cell)], p.type);
-    held[i] = buffer;
-    // The cell's reference and ours: nobody else.
-    if (p.written_by >= 0 && (buffer.use_count() != 2 || t_recording)) keep.push_back(static_cast<int64_t>(i));
+  if (fused) {
+    for (const BufferRef& b : held)
+      if (b && !b->is_promise()) b->settle();  // throws for what could not be computed
+    note(program, held, numbers, device, outputs);
+  } else {
+    c10::SmallVector<PJRT_Buffer*, 16> out(program.outputs.size(), nullptr);
+    execute(program, held, numbers, keep, device, out);
+    for (size_t i = 0; i < out.size(); ++i)
+      outputs[i] = c10::make_intrusive<runtime::DeviceBuffer>(pjrt::Buffer(program.executable().state(), out[i]),
+                                                              program.outputs[i], device, program.name.c_str());
   }
-  if (program.executable) enqueue(program, held, keep, device, outputs);
   for (const Write& w : program.writes)
     inputs.cells[static_cast<size_t>(w.cell)]->store_locked(outputs[static_cast<size_t>(w.output)]);
 }
 
 }  // namespace
 
+bool is_fused() { return flags().EAGER.front() == 'f' && !t_recording; }
+
+void execute(const Program& program, Held& held, const Numbers& numbers, const c10::SmallVectorImpl<int64_t>& keep,
+             int device, c10::SmallVectorImpl<PJRT_Buffer*>& outputs) {
+  const pjrt::Executable& executable = program.executable();
+  c10::SmallVector<PJRT_Buffer*, 16> raw;
+  for (size_t i = 0; i < held.size(); ++i) {
+    const Param& p = program.params[i];
+    if (p.kind == Param::Kind::kRng) {
+      static const BufferType* const type = BufferType::intern(DType::U64, {2});
+      held[i] = runtime::upload(numbers[i].data(), type, device);
+    } else if (p.kind != Param::Kind::kCell) {
+      held[i] = number_buffer(numbers[i], p.dtype, device);
+    }
+    raw.push_back(held[i]->raw());
+  }
+  if (t_meter) [[unlikely]]
+    t_meter->plugin -= Meter::now();
+  executable.enqueue(raw.data(), raw.size(), outputs.data(), device, keep.data(), keep.size());
+  if (t_meter) [[unlikely]]
+    t_meter->plugin += Meter::now();
+  // Before the outputs are counted: they may live in the same memory.
+  for (size_t i = 0; i < held.size(); ++i)
+    if (program.params[i].written_by >= 0 && std::find(keep.begin(), keep.end(), static_cast<int64_t>(i)) == keep.end())
+      held[i]->mark_donated();
+  if (t_recording) [[unlikely]]
+    t_last = {&program, {held.begin(), held.end()}, device};
+}
+
 void run(const Program& program, Inputs& inputs, const c10::IValue* args, size_t n_args, Results* results) {
   const int device = inputs.device_or_current();
-  Held held(program.params.size()), outputs(program.outputs.size());
-  load_inputs(program, inputs, args, n_args, device, held);
-  if (!program.writes.empty()) {
-    run_writing(program, inputs, device, held, outputs);
-  } else if (program.executable) {
-    enqueue(program, held, c10::SmallVector<int64_t, kInline>(), device, outputs);
+  const bool fused = is_fused();
+  if (fused) make_room(device);
+  Held outputs(program.outputs.size());
+  if (!outputs.empty()) {
+    try {
+      compute(program, inputs, args, n_args, device, fused, outputs);
+    } catch (const Error& e) {
+      const std::string where = compile::user_line();
+      throw Error(e.kind(), str("[", program.name, "] ", e.what(), where.empty() ? "" : ", at ", where));
+    }
   }
   if (flags().EAGER == "debug") [[unlikely]]
     for (const BufferRef& b : outputs) b->await();
@@ -217,8 +235,7 @@ double bench_last_program(int n) {
     return 0;
   }
   t_recording = false;
-  TPJ_CHECK(t_last.program && t_last.program->executable,
-            "bench_last_program(0), then one operator on this thread, then bench_last_program(n)");
+  TPJ_CHECK(t_last.program, "bench_last_program(0), then one operator on this thread, then bench_last_program(n)");
   const Program& program = *t_last.program;
   std::vector<PJRT_Buffer*> raw;
   std::vector<int64_t> keep;  // nothing is donated: the inputs are used again
@@ -229,8 +246,8 @@ double bench_last_program(int n) {
   std::vector<PJRT_Buffer*> out(program.outputs.size());
   const int64_t start = Meter::now();
   for (int i = 0; i < n; ++i) {
-    program.executable->enqueue(raw.data(), raw.size(), out.data(), t_last.device, keep.data(), keep.size());
-    for (PJRT_Buffer* b : out) pjrt::Buffer(program.executable->state(), b).reset();
+    program.executable().enqueue(raw.data(), raw.size(), out.data(), t_last.device, keep.data(), keep.size());
+    for (PJRT_Buffer* b : out) pjrt::Buffer(program.executable().state(), b).reset();
   }
   const auto spent = static_cast<double>(Meter::now() - start);
   t_last = {};

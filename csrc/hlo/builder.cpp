@@ -73,6 +73,27 @@ bool is_for_reals(std::string_view name) {
   return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
 }
 
+// Operations on bits: PyTorch refuses floats.
+bool is_for_bits(std::string_view name) {
+  constexpr std::array<std::string_view, 8> kNames{"stablehlo.and",
+                                                   "stablehlo.not",
+                                                   "stablehlo.or",
+                                                   "stablehlo.popcnt",
+                                                   "stablehlo.shift_left",
+                                                   "stablehlo.shift_right_arithmetic",
+                                                   "stablehlo.shift_right_logical",
+                                                   "stablehlo.xor"};
+  return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
+}
+
+bool is_within(const Dims& dims, int64_t rank) {
+  return std::all_of(dims.begin(), dims.end(), [&](int64_t d) { return d >= 0 && d < rank; });
+}
+
+bool is_positive(const Dims& values) {
+  return std::all_of(values.begin(), values.end(), [](int64_t v) { return v > 0; });
+}
+
 }  // namespace
 
 std::string i64_array(const Dims& values) {
@@ -93,6 +114,9 @@ Builder::Builder(const Limits& limits) : limits_(limits) { open_.push_back(&main
 Values Builder::emit(std::string_view name, const Values& operands, const std::vector<Type>& results, std::string attrs,
                      std::vector<Region> regions) {
   TPJ_CHECK(operands.empty() || !is_complex(operands[0].dtype()) || !is_for_reals(name), name, " of complex numbers");
+  TPJ_CHECK(
+      operands.empty() || is_integer(operands[0].dtype()) || operands[0].dtype() == DType::Bool || !is_for_bits(name),
+      name, " of ", operands[0].type.str());
   Op op;
   op.name = name;
   for (const Value& v : operands) {
@@ -220,6 +244,7 @@ Value Builder::convert(const Value& x, DType wanted) {
 }
 
 Value Builder::bitcast(const Value& x, const Type& type) {
+  TPJ_CHECK(is_complex(x.dtype()) == is_complex(type.dtype), "bits of ", x.type.str(), " as ", type.str());
   if (!limits_.float64 && x.dims() == type.dims && size_of(x.dtype()) != size_of(type.dtype))
     check_dtype(limits_, DType::F64);  // x would be one
   return x.type == type ? x : emit1("stablehlo.bitcast_convert", {x}, type);
@@ -295,6 +320,8 @@ Value Builder::transpose(const Value& x, const Dims& permutation) {
 Value Builder::broadcast_in_dim(const Value& x, const Dims& result, const Dims& dims_map) {
   if (x.dims() == result && dims_map == iota_dims(x.rank())) return x;
   TPJ_ASSERT(dims_map.size() == x.dims().size(), "broadcast_in_dim of ", x.type.str(), " by ", list(dims_map));
+  TPJ_CHECK(is_within(dims_map, static_cast<int64_t>(result.size())), "broadcast_in_dim of ", x.type.str(), " by ",
+            list(dims_map));
   for (size_t i = 0; i < dims_map.size(); ++i)
     TPJ_ASSERT(x.dims()[i] == 1 || x.dims()[i] == result[static_cast<size_t>(dims_map[i])], "broadcast_in_dim of ",
                x.type.str(), " to ", list(result), " by ", list(dims_map));
@@ -356,8 +383,12 @@ Value Builder::pad(const Value& x, const Value& fill, const Dims& low, const Dim
 Value Builder::concatenate(const Values& xs, int64_t dim) {
   if (xs.size() == 1) return xs[0];
   Type t = xs[0].type;
+  TPJ_CHECK(is_within({dim}, t.rank()), "concatenate along ", dim, " of ", t.str());
   t.dims[static_cast<size_t>(dim)] = 0;
-  for (const Value& x : xs) t.dims[static_cast<size_t>(dim)] += x.dim(dim);
+  for (const Value& x : xs) {
+    TPJ_CHECK(x.rank() == t.rank() && x.dtype() == t.dtype, "concatenate ", xs[0].type.str(), " and ", x.type.str());
+    t.dims[static_cast<size_t>(dim)] += x.dim(dim);
+  }
   return emit1("stablehlo.concatenate", xs, t, str("dimension = ", dim, " : i64"));
 }
 
@@ -377,6 +408,7 @@ Region Builder::region(const std::vector<Type>& args, const Body& body) {
 Values Builder::reduce(const Values& xs, const Values& inits, const Dims& dims, const Body& body) {
   std::vector<Type> results;
   for (const Value& x : xs) {
+    TPJ_CHECK(is_within(dims, x.rank()), "reduce ", x.type.str(), " over ", list(dims));
     Type t{x.dtype(), {}};
     for (int64_t i = 0; i < x.rank(); ++i)
       if (std::find(dims.begin(), dims.end(), i) == dims.end()) t.dims.push_back(x.dim(i));
@@ -530,6 +562,9 @@ Value Builder::convolution(const Value& input, const Value& kernel, const ConvDi
   if (!limits_.int64_dot && is_integer(input.dtype()) && size_of(input.dtype()) == 8)
     fail(ErrorKind::kNotImplemented,
          "the device has no convolutions of 64-bit integers (capability int64_dot): use int32");
+  TPJ_CHECK(is_positive(d.strides) && is_positive(d.lhs_dilation) && is_positive(d.rhs_dilation),
+            "convolution with strides ", list(d.strides), ", dilations ", list(d.lhs_dilation), " and ",
+            list(d.rhs_dilation));
   return emit1("stablehlo.convolution", {input, kernel}, {input.dtype(), result_dims},
                str("window_strides = ", i64_array(d.strides), ", ", padding_attr(d.padding),
                    ", lhs_dilation = ", i64_array(d.lhs_dilation), ", rhs_dilation = ", i64_array(d.rhs_dilation),
@@ -542,6 +577,9 @@ Value Builder::convolution(const Value& input, const Value& kernel, const ConvDi
 }
 
 Value Builder::gather(const Value& x, const Value& indices, const GatherDims& d, const Dims& result_dims) {
+  const int64_t positions = d.index_vector_dim < indices.rank() ? indices.dim(d.index_vector_dim) : 1;
+  TPJ_CHECK(positions == static_cast<int64_t>(d.start_index_map.size()), "gather by ", indices.type.str(), " along ",
+            list(d.start_index_map));
   return emit1("stablehlo.gather", {x, indices}, {x.dtype(), result_dims},
                str("dimension_numbers = #stablehlo.gather<offset_dims = ", list(d.offset), ", collapsed_slice_dims = ",
                    list(d.collapsed), ", operand_batching_dims = ", list(d.operand_batching),

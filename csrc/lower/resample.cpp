@@ -26,10 +26,13 @@ Index at_sources(Builder& b, const Tap& tap, int64_t dim) {
 Value weighted(Builder& b, const Value& x, const Tap& tap, int64_t dim) {
   if (tap.weight.empty()) return x;
   // Bit patterns, since constants of one value each are integers.
+  const bool wide = x.dtype() == DType::F64 || x.dtype() == DType::C128;
   std::vector<int64_t> bits;
-  for (double w : tap.weight) bits.push_back(std::bit_cast<int64_t>(w));
+  for (double w : tap.weight)
+    bits.push_back(wide ? std::bit_cast<int64_t>(w) : std::bit_cast<int32_t>(static_cast<float>(w)));
   const Dims row{static_cast<int64_t>(bits.size())};
-  const Value weights = b.convert(b.bitcast(b.dense({DType::I64, row}, bits), {DType::F64, row}), x.dtype());
+  const Value constants = b.dense({wide ? DType::I64 : DType::I32, row}, bits);
+  const Value weights = b.convert(b.bitcast(constants, {wide ? DType::F64 : DType::F32, row}), x.dtype());
   return b.mul(x, b.broadcast_in_dim(weights, x.dims(), {dim}));
 }
 

@@ -26,10 +26,31 @@ Value before(Builder& b, const Value& x, const Value& y) {
   return is_float(x.dtype()) ? b.or_(less, b.and_(is_nan(b, y), b.not_(is_nan(b, x)))) : less;
 }
 
+// Integers in the order of `before`. Floats' bits are in their order where they are positive, and in the opposite one
+// where they are negative.
+Value ordered_bits(Builder& b, const Value& x) {
+  const size_t size = size_of(x.dtype());
+  const DType dtype = size == 8 ? DType::I64 : size == 4 ? DType::I32 : DType::I16;
+  const Value zero = b.like(x, 0), nan = b.like(x, std::numeric_limits<double>::quiet_NaN());
+  const Value one = b.select(is_nan(b, x), nan, b.select(b.compare(Cmp::EQ, x, zero), zero, x));
+  const Value bits = b.bitcast(one, {dtype, x.dims()});
+  const int64_t most = size == 8   ? std::numeric_limits<int64_t>::max()
+                       : size == 4 ? std::numeric_limits<int32_t>::max()
+                                   : std::numeric_limits<int16_t>::max();
+  const Value negative = b.compare(Cmp::LT, bits, b.constant(bits.type, 0));
+  return b.select(negative, b.xor_(bits, b.constant(bits.type, most)), bits);
+}
+
 }  // namespace
 
 Values sort_by(Builder& b, const Value& keys, const Value& others, int64_t dim, bool descending) {
   if (keys.dim(dim) <= 1) return {keys, others};
+  if (!b.limits().sort_functions && is_float(keys.dtype())) {
+    const Values out = b.sort({ordered_bits(b, keys), keys, others}, dim, true, [&](const Values& a) {
+      return Values{b.compare(descending ? Cmp::GT : Cmp::LT, a[0], a[1])};
+    });
+    return {out[1], out[2]};
+  }
   const bool bits = is_bool(keys.dtype());
   Values out = b.sort({bits ? b.convert(keys, DType::U8) : keys, others}, dim, true, [&](const Values& a) {
     return Values{descending ? before(b, a[1], a[0]) : before(b, a[0], a[1])};

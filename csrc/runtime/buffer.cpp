@@ -29,11 +29,38 @@ const BufferType* BufferType::intern(DType dtype, std::vector<int64_t> dims) {
 }
 
 DeviceBuffer::DeviceBuffer(pjrt::Buffer raw, const BufferType* type, int device, const char* producer)
-    : raw_(std::move(raw)), type_(type), producer_(producer), device_(device) {
+    : raw_(std::move(raw)), type_(type), producer_(producer), device_(device), state_(State::kHere) {
   Ledger::get().add(this);
 }
 
-DeviceBuffer::~DeviceBuffer() { Ledger::get().remove(this, !donated_); }
+DeviceBuffer::DeviceBuffer(const BufferType* promised, int device, const char* producer)
+    : type_(promised), producer_(producer), device_(device), state_(State::kPromised) {}
+
+DeviceBuffer::~DeviceBuffer() {
+  if (state_.load(std::memory_order_relaxed) == State::kHere) Ledger::get().remove(this, !donated_);
+}
+
+void DeviceBuffer::keep_promise(pjrt::Buffer raw) {
+  raw_ = std::move(raw);
+  Ledger::get().add(this);
+  state_.store(State::kHere, std::memory_order_release);
+}
+
+void DeviceBuffer::break_promise(std::exception_ptr why) {
+  broken_ = std::move(why);
+  state_.store(State::kBroken, std::memory_order_release);
+}
+
+void DeviceBuffer::settle_promise() const {
+  if (is_promise()) {
+    try {
+      runtime::settle(device_);
+    } catch (...) {
+      if (state_.load(std::memory_order_acquire) != State::kHere) throw;  // else it was another one
+    }
+  }
+  if (state_.load(std::memory_order_acquire) == State::kBroken) std::rethrow_exception(broken_);
+}
 
 void DeviceBuffer::mark_donated() {
   donated_ = true;
@@ -43,6 +70,7 @@ void DeviceBuffer::mark_donated() {
 void DeviceBuffer::await() const {
   if (ready_.load(std::memory_order_acquire)) return;
   if (donated_) return;
+  settle();
   try {
     raw_.await();
   } catch (const Error& e) {
@@ -51,7 +79,9 @@ void DeviceBuffer::await() const {
   ready_.store(true, std::memory_order_release);
 }
 
-bool DeviceBuffer::is_ready() const { return ready_.load(std::memory_order_acquire) || donated_ || raw_.is_ready(); }
+bool DeviceBuffer::is_ready() const {
+  return !is_promise() && (ready_.load(std::memory_order_acquire) || donated_ || !raw_ || raw_.is_ready());
+}
 
 const void* DeviceBuffer::host_data() const {
   await();
@@ -149,7 +179,20 @@ std::string Ledger::report(size_t rows) {
   return out.str();
 }
 
+namespace {
+
+void (*g_keep_promises)(int device) = nullptr;
+
+}  // namespace
+
+void set_settler(void (*keep_promises)(int device)) { g_keep_promises = keep_promises; }
+
+void settle(int device) {
+  if (g_keep_promises != nullptr) g_keep_promises(device < 0 ? current_device() : device);
+}
+
 void synchronize(int device) {
+  settle(device);
   for (const BufferRef& b : Ledger::get().pending(device < 0 ? current_device() : device)) b->await();
 }
 

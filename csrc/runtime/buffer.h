@@ -4,6 +4,7 @@
 #include <c10/util/intrusive_ptr.h>
 
 #include <atomic>
+#include <exception>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -25,14 +26,36 @@ struct BufferType {
 
 // An immutable PJRT buffer. Its contents may still be on their way; await() waits and raises what went wrong, with the
 // operator that was to compute it.
+//
+// It may also be a promise: the calls that compute it are noted, and run when somebody asks for the PJRT buffer.
 class DeviceBuffer final : public c10::intrusive_ptr_target {
  public:
   // `producer` is a string that lives as long as the process: operator name for errors.
   DeviceBuffer(pjrt::Buffer raw, const BufferType* type, int device, const char* producer);
+  DeviceBuffer(const BufferType* promised, int device, const char* producer);
   ~DeviceBuffer() override;
 
-  PJRT_Buffer* raw() const { return raw_.raw(); }
-  const pjrt::Buffer& pjrt() const { return raw_; }
+  PJRT_Buffer* raw() const { return pjrt().raw(); }
+  const pjrt::Buffer& pjrt() const {
+    settle();
+    return raw_;
+  }
+  // Has a promise kept; throws what went wrong.
+  void settle() const {
+    if (state_.load(std::memory_order_acquire) != State::kHere) [[unlikely]]
+      settle_promise();
+  }
+  bool is_promise() const { return state_.load(std::memory_order_acquire) == State::kPromised; }
+  // For who made the promise.
+  void keep_promise(pjrt::Buffer raw);
+  void break_promise(std::exception_ptr why);
+  // Where those who note calls have this buffer; theirs, under their lock.
+  struct Place {
+    uint64_t graph = 0;
+    size_t index = 0;
+    bool is_input = false;
+  };
+  Place place;
   const BufferType* type() const { return type_; }
   int device() const { return device_; }
   const char* producer() const { return producer_; }
@@ -47,13 +70,18 @@ class DeviceBuffer final : public c10::intrusive_ptr_target {
 
  private:
   friend class Ledger;
+  enum class State : uint8_t { kPromised, kHere, kBroken };
+
+  void settle_promise() const;
 
   pjrt::Buffer raw_;
   const BufferType* type_;
   const char* producer_;
   int device_;
+  std::atomic<State> state_;
   mutable std::atomic<bool> ready_{false};
   bool donated_ = false;
+  std::exception_ptr broken_;     // why the promise was not kept
   DeviceBuffer* prev_ = nullptr;  // in the ledger, oldest first
   DeviceBuffer* next_ = nullptr;
 };
@@ -106,6 +134,10 @@ class Ledger {
   Device devices_[kMaxDevices];
 };
 
+// Has every promise of the device kept (-1: the current one); throws what went wrong first. What it calls is set once,
+// by who makes promises.
+void settle(int device);
+void set_settler(void (*keep_promises)(int device));
 // Waits for everything enqueued on the device; raises the first failure of a buffer that still lives.
 void synchronize(int device);
 

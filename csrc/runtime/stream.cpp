@@ -40,6 +40,7 @@ c10::Stream exchange_stream(c10::Stream stream) {
 c10::Stream new_stream(int device) { return make(index_of(device), g_next_id.fetch_add(1)); }
 
 void Event::record(int device) {
+  settle(device);
   pending_ = Ledger::get().pending(index_of(device));
   // What is ready already need not be kept alive.
   pending_.erase(std::remove_if(pending_.begin(), pending_.end(), [](const BufferRef& b) { return b->is_ready(); }),

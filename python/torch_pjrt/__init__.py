@@ -24,6 +24,8 @@ __version__ = "0.1.0"
 __all__ = [
     "compile_log",
     "device_name",
+    "eager",
+    "explain_compiles",
     "fallbacks",
     "no_compile",
     "reset_stats",
@@ -72,7 +74,22 @@ def _autoload() -> None:
     torch.utils.rename_privateuse1_backend(name)
     torch._register_device_module(name, device)
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
+    from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+    register_optimizer_step_pre_hook(_around_step)
+    register_optimizer_step_post_hook(_around_step)
     atexit.register(_let_autograd_finish)
+
+
+def _around_step(*_: Any) -> None:
+    """Before and after every optimizer's step: what fused eager has noted runs.
+
+    So a step's update is a graph of its own: what comes before is the same in the first step, where an optimizer makes
+    its state, and in all others.
+    """
+    from torch_pjrt import _C
+
+    _C.flush()
 
 
 def _let_autograd_finish() -> None:
@@ -124,12 +141,49 @@ def fallbacks() -> dict[str, int]:
 
 
 def compile_log() -> list[dict[str, Any]]:
-    """Every compile, oldest first: ``operator``, ``reason`` (which part of the key was new), ``where``
-    (the user's line, ``"file.py:12"``), ``seconds``.
+    """Every compile, oldest first: ``operator`` (or ``"graph of 12 calls, ..."``), ``reason`` (which part of the key
+    was new), ``where`` (the user's line, ``"file.py:12"``), ``started`` (seconds since the first compile), ``seconds``.
     """
     from torch_pjrt import _C
 
     return _C.compile_log()
+
+
+def explain_compiles(form: str = "text") -> str:
+    """What was compiled, when, how long it took, and why it was new; the longest first.
+
+    Args:
+        form: ``"text"``; ``"json"``: the entries of ``compile_log()``; ``"html"``: a page to look at.
+
+    Raises:
+        ValueError: another form.
+
+    Example:
+        >>> print(torch_pjrt.explain_compiles())
+        2 programs compiled in 0.09 s; 0 read from disk
+        seconds  at     what              line          why
+        0.051    0.000  aten::mm          train.py:12   first call
+        0.040    0.210  aten::add.Tensor  train.py:13   self Float[4, 4] (was Float[8, 8])
+    """
+    import json
+
+    from torch_pjrt import _page
+
+    counters, entries = stats(), compile_log()
+    if form == "json":
+        return json.dumps(entries, indent=1)
+    longest = sorted(entries, key=lambda e: -float(e["seconds"]))
+    head = ["seconds", "at", "what", "line", "why"]
+    rows = [[f"{e['seconds']:.3f}", f"{e['started']:.3f}", e["operator"], e["where"], e["reason"]] for e in longest]
+    summary = (
+        f"{counters['compiles']} programs compiled in {counters['compile_seconds']:.2f} s; "
+        f"{counters['disk_hits']} read from disk"
+    )
+    if form == "html":
+        return _page.page("torch_pjrt: compiles", summary, _page.table(rows, head))
+    if form != "text":
+        raise ValueError(f"explain_compiles: form must be text, json or html, got {form!r}")
+    return "\n".join([summary, _page.columns(rows, head)])
 
 
 @contextlib.contextmanager
@@ -147,6 +201,31 @@ def no_compile() -> Iterator[None]:
         yield
     finally:
         _C.forbid_compile(-1)
+
+
+@contextlib.contextmanager
+def eager(mode: str) -> Iterator[None]:
+    """How calls run inside, in all threads of the process.
+
+    Args:
+        mode: ``"fused"``: calls are noted, and run together as one program when a value is needed; ``"strict"``: each
+            call runs when it is made; ``"debug"``: and is waited for, so that an error at run time points at its line.
+
+    Raises:
+        ValueError: another mode.
+
+    Example:
+        >>> with torch_pjrt.eager("debug"):
+        ...     loss = model(batch)
+    """
+    from torch_pjrt import _C
+
+    before = next(value for name, value, _ in _C.flags() if name == "TORCH_PJRT_EAGER")
+    _C.set_flag("EAGER", mode)
+    try:
+        yield
+    finally:
+        _C.set_flag("EAGER", before)
 
 
 def set_flag(name: str, value: str) -> None:

@@ -34,6 +34,7 @@ def collect(script: list[str], folder: Path, target: targets.Target, device: str
         "TORCH_PJRT_PLUGIN": "cpu",
         "TORCH_PJRT_DEVICE_NAME": device,
         "TORCH_PJRT_DUMP": str(folder),
+        "TORCH_PJRT_EAGER": "strict",  # what the chip lacks is then said of an operator and a line
         "TORCH_PJRT_CAPABILITIES": limits,
     }
     return subprocess.run([sys.executable, *script], env=environment).returncode

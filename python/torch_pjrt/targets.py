@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from torch_pjrt._ahead import Compiler, CompilerError
+from torch_pjrt._page import page, table
 from torch_pjrt.spec import Chip, PluginSpec
 
 __all__ = ["OperatorCost", "Report", "Target", "target"]
@@ -130,20 +131,13 @@ class Report:
 
     def html(self) -> str:
         """A page to look at."""
-
-        def row(cells: list[Any], tag: str = "td") -> str:
-            return "<tr>" + "".join(f"<{tag}>{html.escape(str(c))}</{tag}>" for c in cells) + "</tr>"
-
-        facts = "".join(row(list(fact)) for fact in self.facts())
-        rows = [row([o.operator, o.where, o.calls, _short(o.flops), _short(o.bytes)]) for o in self.operators]
-        head = row(["operator", "line", "calls", "flops", "bytes"], "th")
-        state = "compiles" if self.compiles else "refused"
-        return (
-            "<!doctype html><meta charset=utf-8>"
-            f"<title>{html.escape(self.target)}</title>"
-            "<style>body{font:14px sans-serif;margin:2em}td,th{padding:2px 12px;text-align:left}</style>"
-            f"<h1>{html.escape(self.target)} ({html.escape(self.kind)}): {state}</h1>"
-            f"<pre>{html.escape(self.error)}</pre><table>{facts}</table><table>{head}{''.join(rows)}</table>"
+        rows = [[o.operator, o.where, o.calls, _short(o.flops), _short(o.bytes)] for o in self.operators]
+        return page(
+            self.target,
+            f"{self.target} ({self.kind}): {'compiles' if self.compiles else 'refused'}",
+            f"<pre>{html.escape(self.error)}</pre>"
+            + table([list(fact) for fact in self.facts()])
+            + table(rows, ["operator", "line", "calls", "flops", "bytes"]),
         )
 
 

@@ -61,7 +61,12 @@ def collect(folder: Path, plugin: str, every: int, processes: int) -> int:
     assert isinstance(spec, PluginSpec)
     folder.mkdir(parents=True, exist_ok=True)
     limits = ",".join(f"{name}={value}" for name, value in spec.capabilities.items())
-    environment = {**os.environ, "TORCH_PJRT_DUMP": str(folder), "TORCH_PJRT_CAPABILITIES": limits}
+    environment = {
+        **os.environ,
+        "TORCH_PJRT_DUMP": str(folder),
+        "TORCH_PJRT_CAPABILITIES": limits,
+        "TORCH_PJRT_EAGER": "strict",  # each operator's program by itself
+    }
     command = [sys.executable, __file__, str(folder), "--cells", "--every", str(every * processes)]
     started = [subprocess.Popen([*command, "--start", str(every * part)], env=environment) for part in range(processes)]
     failed = sum(process.wait() != 0 for process in started)

@@ -19,13 +19,14 @@ PROFILES = {
         "complex128_fft=false",
         "TORCH_PJRT_DEVICE_NAME": "tpu",
     },
-    # Like Trainium: no 64-bit floats, no donation, no serialization, no extensions.
+    # Like Trainium: no 64-bit floats, no donation, no serialization, no extensions, sorts by one comparison.
     "neuron": {
         "FAKE_PLATFORM": "neuron",
         "FAKE_WITHOUT": "PJRT_Device_MemoryStats,PJRT_Buffer_UnsafePointer,PJRT_Client_CreateUninitializedBuffer,"
         "PJRT_Executable_Serialize,PJRT_Executable_DeserializeAndLoad,PJRT_Executable_Fingerprint,extensions",
-        "FAKE_REFUSES": "f64,stablehlo.custom_call,reduce_precision,tf.aliasing_output",
-        "TORCH_PJRT_CAPABILITIES": "host_visible_buffers=false,completion_events=true,float64=false,donation=false",
+        "FAKE_REFUSES": "f64,stablehlo.custom_call,reduce_precision,tf.aliasing_output,sort_functions",
+        "TORCH_PJRT_CAPABILITIES": "host_visible_buffers=false,completion_events=true,float64=false,donation=false,"
+        "sort_functions=false",
         "TORCH_PJRT_DEVICE_NAME": "neuron",
     },
 }

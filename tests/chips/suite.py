@@ -54,7 +54,7 @@ def run_profile(profile: str, processes: int) -> list[dict[str, str]]:
     from chips import profiles
 
     path = os.pathsep.join([str(HERE.parent), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, **profiles.environment(profile), "PYTHONPATH": path}
+    environment = {**os.environ, **profiles.environment(profile), "TORCH_PJRT_EAGER": "strict", "PYTHONPATH": path}
     command = [sys.executable, __file__, profile, "--cells"]
     started = [
         subprocess.Popen(

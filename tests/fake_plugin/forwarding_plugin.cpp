@@ -5,7 +5,8 @@
 //   FAKE_REAL      path of the plugin that does the work
 //   FAKE_PLATFORM  platform name ("tpu")
 //   FAKE_WITHOUT   functions that it lacks, with commas: "PJRT_Executable_Serialize,PJRT_Buffer_UnsafePointer"
-//   FAKE_REFUSES   what a program's text may not hold, with commas: "f64,stablehlo.custom_call,tf.aliasing_output"
+//   FAKE_REFUSES   what a program's text may not hold, with commas: "f64,stablehlo.custom_call,tf.aliasing_output";
+//                  "sort_functions": sorts that compare by more than one operation, or by another than LT and GT
 #include <dlfcn.h>
 
 #include <atomic>
@@ -181,12 +182,26 @@ PJRT_Error* platform_name(PJRT_Client_PlatformName_Args* args) {
   return nullptr;
 }
 
+bool has_sort_function(std::string_view text) {
+  for (size_t at = text.find("\"stablehlo.sort\""); at != std::string_view::npos;
+       at = text.find("\"stablehlo.sort\"", at + 1)) {
+    std::string_view body = text.substr(at, text.find("\"stablehlo.return\"", at) - at);
+    const size_t operation = body.find(" = \"stablehlo.");
+    if (operation == std::string_view::npos || body.find(" = \"stablehlo.", operation + 1) != std::string_view::npos)
+      return true;
+    if (body.find("comparison_direction LT") == std::string_view::npos &&
+        body.find("comparison_direction GT") == std::string_view::npos)
+      return true;
+  }
+  return false;
+}
+
 PJRT_Error* compile(PJRT_Client_Compile_Args* args) {
   compiles += 1;
   if (PJRT_Error* error = planned("compile")) return error;
   const std::string_view text(args->program->code, args->program->code_size);
   for (const std::string& word : list_of("FAKE_REFUSES"))
-    if (text.find(word) != std::string_view::npos)
+    if (word == "sort_functions" ? has_sort_function(text) : text.find(word) != std::string_view::npos)
       return make_error(PJRT_Error_Code_UNIMPLEMENTED, "the fake chip has no " + word);
   return real->PJRT_Client_Compile(args);
 }

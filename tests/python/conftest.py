@@ -57,6 +57,18 @@ def module(pjrt: ModuleType) -> ModuleType:
 
 
 @pytest.fixture
+def strict() -> Iterator[None]:
+    """Each call runs when it is made: for tests of what one call costs, or of equal bits whatever is fused."""
+    if OTHER_DEVICE:
+        yield
+        return
+    import torch_pjrt
+
+    with torch_pjrt.eager("strict"):
+        yield
+
+
+@pytest.fixture
 def no_fallbacks() -> Iterator[None]:
     """Fails the test when one of its operators was left to the CPU."""
     if OTHER_DEVICE:

@@ -17,6 +17,7 @@ def same(got: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> None:
         torch.testing.assert_close(g.cpu(), e, equal_nan=True)
 
 
+@pytest.mark.usefixtures("strict")
 def test_no_program_depends_on_how_much_counts(device: torch.device, pjrt: ModuleType) -> None:
     x = torch.arange(24, device=device)
     masks = [x < n for n in (3, 17, 24)]

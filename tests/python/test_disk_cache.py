@@ -60,7 +60,7 @@ def command(folder: Path, *arguments: str) -> tuple[int, str]:
 def test_a_second_process_compiles_nothing_and_computes_the_same(tmp_path: Path) -> None:
     folder = tmp_path / "programs"
     first, _ = run(TRAINING, folder)
-    assert first["compiles"] > 10 and first["disk_hits"] == 0
+    assert first["compiles"] > 3 and first["disk_hits"] == 0
     second, _ = run(TRAINING, folder)
     assert second["compiles"] == 0 and second["disk_hits"] == first["compiles"]
     assert second["losses"] == first["losses"]

@@ -50,7 +50,7 @@ def run(script: str, timeout: float = 120, **environment: str) -> str:
     """Runs the script behind the fake plugin; it must end by itself, silently and with status 0."""
     done = subprocess.run(
         [sys.executable, "-c", script],
-        env={**os.environ, **profiles.environment(), **environment},
+        env={**os.environ, **profiles.environment(), "TORCH_PJRT_EAGER": "strict", **environment},
         capture_output=True,
         text=True,
         timeout=timeout,
@@ -189,6 +189,52 @@ del w, loss
 """)
 
 
+@pytest.mark.parametrize("kind", ["compile", "execute"])
+def test_a_graph_that_fails_once_runs_call_by_call(kind: str) -> None:
+    check(
+        f"""
+plan("{kind}")
+y = (x + x).exp().sum()
+assert abs(y.item() - 7.389056 * n * n) < 1e-3
+del y
+""",
+        TORCH_PJRT_EAGER="fused",
+    )
+
+
+def test_a_graph_that_cannot_run_says_which_call_and_breaks_no_other() -> None:
+    check(
+        """
+good, z = x * 5, x * 7
+good.cpu()
+fake.fake_lose_device(1)
+y = (x + x).exp().sum()
+for i in range(2):  # again and again
+    text = error_of(lambda: y.item(), RuntimeError)
+    assert "the fake device is lost" in text and "[aten::add.Tensor]" in text and "<string>:" in text, text
+fake.fake_lose_device(0)
+text = error_of(lambda: y + 1, RuntimeError)
+assert "[aten::add.Tensor]" in text, text
+assert good.sum().item() == 5 * n * n
+del y, z, good
+""",
+        TORCH_PJRT_EAGER="fused",
+    )
+
+
+def test_a_value_of_a_graph_that_fails_later() -> None:
+    check(
+        """
+plan("event")
+y = (x + x) * 2
+text = error_of(lambda: y.cpu(), RuntimeError)
+assert "aten::mul" in text and "planned failure of event" in text, text
+del y
+""",
+        TORCH_PJRT_EAGER="fused",
+    )
+
+
 TRAINING = """
 import torch, torch_pjrt
 from models import zoo
@@ -207,7 +253,7 @@ def test_a_chip_that_lacks_much_trains_to_the_same_loss(profile: str) -> None:
     from models import zoo
     from models.workload import train
 
-    lines = run(TRAINING, timeout=400, **profiles.PROFILES[profile]).splitlines()
+    lines = run(TRAINING, timeout=400, TORCH_PJRT_EAGER="fused", **profiles.PROFILES[profile]).splitlines()
     for line in lines:
         name, *losses = line.split()
         expected = list(train(zoo.ALL[name], torch.device("cpu"), 4))
@@ -223,6 +269,26 @@ text = error_of(lambda: torch.ones(3, dtype=torch.float64, device=D) * 2, NotImp
 assert "float64" in text, text
 text = error_of(lambda: torch.ones(3, dtype=torch.float64).to(D), NotImplementedError)
 assert "float64" in text, text
+""",
+        **profiles.PROFILES["neuron"],
+    )
+
+
+def test_a_chip_that_sorts_by_one_comparison_sorts_as_all_do() -> None:
+    """NaN last, -0 equal to 0, equal ones in their order."""
+    run(
+        PREAMBLE
+        + """
+numbers = [0.0, float("nan"), -0.0, 2.5, float("-inf"), -1.0, float("inf"), -float("nan"), 0.0, -1.0, 1e-30]
+for dtype in (torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.uint8, torch.bool):
+    x = torch.tensor(numbers)
+    x = x.to(dtype) if dtype.is_floating_point else x.nan_to_num(5, 9, -9).to(dtype)
+    for descending in (False, True):
+        mine = torch.sort(x.to(D), descending=descending, stable=True)
+        theirs = torch.sort(x, descending=descending, stable=True)
+        assert torch.equal(mine.indices.cpu(), theirs.indices), (dtype, descending)
+        torch.testing.assert_close(mine.values.cpu(), theirs.values, equal_nan=True)
+        assert torch.equal(mine.values.cpu().signbit(), theirs.values.signbit())
 """,
         **profiles.PROFILES["neuron"],
     )

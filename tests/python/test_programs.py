@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import os
+import pty
 import subprocess
+import sys
 import warnings
 from collections.abc import Callable
 from types import ModuleType
 
 import pytest
 import torch
+
+pytestmark = pytest.mark.usefixtures("strict")
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -222,3 +228,46 @@ def test_a_warm_step_warns_of_nothing(device: torch.device, pjrt: ModuleType) ->
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         layer(torch.ones(2, 3, device=device)).sum().backward()
+
+
+def test_what_was_compiled_is_explained(device: torch.device, pjrt: ModuleType) -> None:
+    pjrt.reset_stats()
+    for n in (61, 67):
+        torch.ones(n, device=device).cosh()
+    text = pjrt.explain_compiles()
+    assert text.startswith(f"{len(pjrt.compile_log())} programs compiled in ") and "aten::cosh" in text
+    assert "(was Float[61])" in text and "test_programs.py:" in text
+    entries = json.loads(pjrt.explain_compiles("json"))
+    assert [e["started"] for e in entries] == sorted(e["started"] for e in entries)
+    page = pjrt.explain_compiles("html")
+    assert page.startswith("<!doctype html>") and "<td>aten::cosh</td>" in page
+    with pytest.raises(ValueError, match="form must be text, json or html"):
+        pjrt.explain_compiles("xml")
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_terminal_shows_that_programs_compile(terminal: bool, pjrt: ModuleType) -> None:
+    """From the third second on, and nothing stays of it."""
+    code = """
+import torch, torch_pjrt, sys
+x, n = torch.ones(3000, device=torch_pjrt.device_name()), 1
+while torch_pjrt.stats()["compile_seconds"] < 2.2:
+    x[:n].lgamma()
+    n += 1
+"""
+    ours, theirs = pty.openpty() if terminal else os.pipe()
+    process = subprocess.Popen([sys.executable, "-c", code], stderr=theirs)
+    os.close(theirs)
+    said = b""
+    while True:
+        try:
+            part = os.read(ours, 4096)
+        except OSError:  # the other end of a terminal is closed
+            break
+        if not part:
+            break
+        said += part
+    os.close(ours)
+    assert process.wait() == 0
+    assert (b"programs compiled in 2 s, now aten::" in said) == terminal, said
+    assert said.endswith(b"\r\x1b[K") == terminal

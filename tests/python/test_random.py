@@ -182,6 +182,7 @@ def test_checkpointing_replays_dropout(device: torch.device) -> None:
     assert run(True).equal(run(False))
 
 
+@pytest.mark.usefixtures("strict")
 def test_a_new_seed_or_probability_compiles_nothing(device: torch.device, pjrt: ModuleType) -> None:
     x = torch.ones(16, device=device)
     functional.dropout(x, 0.1)

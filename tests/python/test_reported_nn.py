@@ -264,6 +264,7 @@ def test_attention_of_permuted_heads(causal: bool, dtype: torch.dtype, device: t
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, *LOW], ids=str)
+@pytest.mark.usefixtures("strict")
 def test_a_causal_mask_hides_the_future(dtype: torch.dtype, device: torch.device) -> None:
     # https://github.com/pytorch/pytorch/issues/195910
     q, k, v = (normal(1, 4, 64, 64, seed=seed).to(dtype).to(device) for seed in range(3))

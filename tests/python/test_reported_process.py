@@ -172,6 +172,7 @@ layer(x).square().sum().backward()
         assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.usefixtures("strict")
 def test_two_threads_with_two_models_get_what_one_gets(device: torch.device) -> None:
     # https://github.com/pytorch/pytorch/issues/190489
     def train(kind: int) -> list[float]:

@@ -23,6 +23,7 @@ def spec() -> PluginSpec:
         capabilities={
             "completion_events": "true",  # ZML's runner found that executions need them
             "float64": "false",  # its compiler makes float32 of it
+            "sort_functions": "false",  # the known issues below
         },
         # The compiler is a Python program and asks which C API it serves.
         environment={"NEURON_INTERNAL_PJRT_C_API_VERSION": "0.114"},

@@ -1,0 +1,379 @@
+#include "exec/queue.h"
+
+#include <ATen/core/TensorBody.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "compile/cache.h"
+#include "exec/fuse.h"
+#include "runtime/device.h"
+#include "runtime/errors.h"
+
+namespace tpj::exec {
+namespace {
+
+using runtime::BufferRef;
+using runtime::DeviceBuffer;
+
+constexpr size_t kCalls = 8, kMostCalls = 64;  // of a graph
+constexpr size_t kMostNoted = 4096;
+constexpr size_t kMostBytes = size_t{1} << 30;
+constexpr size_t kLook = 64;  // calls between two looks at the bytes
+// Compiled graphs that are kept; the one that was not used for longest goes. A program is a few mappings of memory, of
+// which Linux allows 65,530.
+constexpr size_t kMostGraphs = 2048;
+
+// This thread runs graphs: it must not ask for promises.
+constinit thread_local bool t_running = false;
+
+// A graph that ran before.
+struct Known {
+  std::unique_ptr<pjrt::Executable> executable;  // null: its calls ran one by one
+  Fused fused;
+  std::vector<const Program*> programs;  // of its calls
+  bool hopeless = false;                 // it does not compile as one
+  uint64_t last_use = 0;
+};
+
+class Queue {
+ public:
+  static Queue& of(int device) {
+    std::atomic<Queue*>& slot = all()[static_cast<size_t>(device)];
+    Queue* queue = slot.load(std::memory_order_acquire);
+    if (queue == nullptr) [[unlikely]] {
+      auto made = std::make_unique<Queue>(device);
+      if (slot.compare_exchange_strong(queue, made.get())) queue = made.release();
+    }
+    return *queue;
+  }
+  // Null where nothing was ever noted.
+  static std::array<std::atomic<Queue*>, runtime::Ledger::kMaxDevices>& all() {
+    static std::array<std::atomic<Queue*>, runtime::Ledger::kMaxDevices> queues{};
+    return queues;
+  }
+  explicit Queue(int device) : device_(device) {}
+
+  void make_room() {
+    {
+      const std::lock_guard lock(mutex_);
+      if (noted_ < kMostNoted && (noted_ % kLook != kLook - 1 || bytes() < kMostBytes)) return;
+    }
+    flush();
+  }
+
+  void note(const Program& program, const Held& held, const Numbers& numbers, Held& outputs) {
+    const std::lock_guard lock(mutex_);
+    const size_t n = graph_.calls.size();
+    if (n >= kMostCalls || (n >= kCalls && program.is_heavy) || (n != 0 && !graph_.reads && program.reads)) end_graph();
+    noted_ += 1;
+    graph_.reads |= program.reads;
+    std::vector<uint64_t>& words = graph_.words;
+    graph_.calls.push_back({&program, words.size() + 1, graph_.values.size()});
+    words.push_back(reinterpret_cast<uintptr_t>(&program));
+    const size_t first = graph_.values.size();
+    for (size_t i = 0; i < program.params.size(); ++i) {
+      const Param& p = program.params[i];
+      words.push_back(p.kind == Param::Kind::kCell ? place(held[i]) : place(p, numbers[i]));
+    }
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      outputs[i] = c10::make_intrusive<DeviceBuffer>(program.outputs[i], device_, program.name.c_str());
+      outputs[i]->place = {id_, graph_.values.size(), false};
+      graph_.values.push_back({outputs[i]});
+    }
+    // What takes the place of which input: through calls that wrote it before.
+    for (size_t i = 0; i < program.params.size(); ++i) {
+      const Param& p = program.params[i];
+      if (p.kind != Param::Kind::kCell || p.written_by < 0) continue;
+      const Operand before(words[graph_.calls.back().operands + i]);
+      graph_.values[first + static_cast<size_t>(p.written_by)].replaces = before.from == Operand::From::kInput
+                                                                              ? static_cast<int64_t>(before.index)
+                                                                              : graph_.values[before.index].replaces;
+    }
+  }
+
+  std::exception_ptr flush() {
+    if (t_meter) [[unlikely]]
+      t_meter->flush -= Meter::now();
+    std::exception_ptr error;
+    if (std::exchange(t_running, true))
+      error = std::make_exception_ptr(Error(ErrorKind::kInternal, "a promise of a graph that was to run before"));
+    else
+      error = flush_now(), t_running = false;
+    if (t_meter) [[unlikely]]
+      t_meter->flush += Meter::now();
+    return error;
+  }
+
+ private:
+  void end_graph() {
+    ended_.push_back(std::move(graph_));
+    graph_ = {};
+    id_ += 1;
+  }
+
+  // Bytes of inputs that nobody else holds and nothing takes the place of.
+  size_t bytes() const {
+    size_t sum = graph_.bytes();
+    for (const CallGraph& g : ended_) sum += g.bytes();
+    return sum;
+  }
+
+  uint64_t place(const BufferRef& buffer) {
+    if (buffer->place.graph != id_) {
+      buffer->place = {id_, graph_.inputs.size(), true};
+      graph_.inputs.push_back(buffer);
+    }
+    return Operand(buffer->place.is_input ? Operand::From::kInput : Operand::From::kValue, buffer->place.index).word();
+  }
+
+  uint64_t place(const Param& p, const Number& number) {
+    std::string& bytes = graph_.numbers[static_cast<size_t>(p.dtype)];
+    const size_t size = size_of(p.dtype), count = p.kind == Param::Kind::kRng ? 2 : 1, index = bytes.size() / size;
+    bytes.append(reinterpret_cast<const char*>(number.data()), size * count);
+    return Operand(Operand::From::kNumber, index).word();
+  }
+
+  // The graph as it is known, by its calls and by which values somebody still holds.
+  Known* find(CallGraph& graph, bool make) {
+    std::vector<uint64_t>& words = graph.words;
+    const size_t end = words.size();
+    uint64_t bits = 0;
+    graph.live.resize(graph.values.size());
+    for (size_t i = 0; i < graph.values.size(); ++i) {
+      const bool live = graph.values[i].buffer.use_count() > 1;
+      graph.live[i] = live;
+      bits |= uint64_t{live} << (i % 64);
+      if (i % 64 == 63) words.push_back(bits), bits = 0;
+    }
+    words.push_back(bits);
+    const uint64_t hash = hash_words(words.data(), words.size());
+    Known* known = known_.find(words, hash);
+    if (known == nullptr && make) known = known_.insert(words, hash, std::make_unique<Known>());
+    words.resize(end);
+    return known;
+  }
+
+  std::exception_ptr flush_now() {
+    std::unique_lock lock(mutex_);
+    std::string where;
+    if (!is_compiled()) {
+      // Who compiles asks for the user's line, and so for the interpreter's lock, whose holder may wait for ours: not
+      // while we hold it.
+      lock.unlock();
+      where = compile::user_line();
+      lock.lock();
+    }
+    if (noted_ == 0) return nullptr;
+    end_graph();
+    std::exception_ptr first;
+    for (CallGraph& graph : ended_) {
+      const std::exception_ptr error = run(graph, where);
+      if (error && !first) first = error;
+      graph.clear();
+    }
+    ended_.clear();
+    noted_ = 0;
+    return first;
+  }
+
+  // One call, or state from nothing: nothing is gained by a program of their own.
+  static bool is_plain(const CallGraph& graph) { return graph.calls.size() < 2 || !graph.reads; }
+
+  // Is all that is noted known, and compiled as far as it can be?
+  bool is_compiled() {
+    const auto ready = [&](CallGraph& g) {
+      if (is_plain(g)) return true;
+      const Known* known = find(g, false);
+      return known != nullptr && (known->executable != nullptr || known->hopeless);
+    };
+    return ready(graph_) && std::all_of(ended_.begin(), ended_.end(), ready);
+  }
+
+  std::exception_ptr run(CallGraph& graph, const std::string& where) {
+    if (is_plain(graph)) return run_calls(graph);
+    Known* known = find(graph, false);
+    const bool is_new = known == nullptr;
+    if (is_new) known = find(graph, true);
+    known->last_use = id_;
+    if (known->executable == nullptr && !known->hopeless && is_worth_compiling(graph, is_new)) {
+      try {
+        known->fused = fuse(graph, runtime::client().caps().limits().donation);
+        for (const CallGraph::Call& c : graph.calls) known->programs.push_back(c.program);
+        known->executable = compile_fused(graph, known->fused, reason(*known), where);
+        known->fused.text.clear();
+        keep(known);
+      } catch (const Error& e) {
+        known->hopeless = e.kind() != ErrorKind::kOutOfMemory && compile::compile_forbidden == 0;
+      }
+    }
+    if (known->executable == nullptr) return run_calls(graph);
+    compile::Stats::get().hits.fetch_add(is_new ? 0 : 1, std::memory_order_relaxed);
+    try {
+      run_fused(graph, *known);
+      return nullptr;
+    } catch (const std::exception&) {
+      return run_calls(graph);  // finds out which of them it is
+    }
+  }
+
+  // Why it is new: where it leaves the graph that is most like it.
+  std::string reason(const Known& graph) const {
+    const std::vector<const Program*>& mine = graph.programs;
+    const Known* nearest = nullptr;
+    size_t common = 0;
+    for (const Known* other : compiled_) {
+      const auto [end, _] = std::mismatch(mine.begin(), mine.end(), other->programs.begin(), other->programs.end());
+      const auto n = static_cast<size_t>(end - mine.begin());
+      if (n > common) nearest = other, common = n;
+    }
+    if (nearest == nullptr) return "first graph that begins with this call";
+    if (common == mine.size()) return "the calls of an earlier graph, but other results are held, or they go elsewhere";
+    const Program& here = *mine[common];
+    return str("as an earlier graph up to call ", common + 1, ", which is ", here.name, " (", here.record.reason, ")",
+               common < nearest->programs.size() ? str(" where that was ", nearest->programs[common]->name) : "");
+  }
+
+  void keep(Known* known) {
+    if (compiled_.size() == kMostGraphs) {
+      const auto oldest = std::min_element(compiled_.begin(), compiled_.end(),
+                                           [](const Known* a, const Known* b) { return a->last_use < b->last_use; });
+      (*oldest)->executable.reset();
+      *oldest = compiled_.back();
+      compiled_.pop_back();
+    }
+    compiled_.push_back(known);
+  }
+
+  void run_fused(CallGraph& graph, const Known& known) {
+    std::vector<PJRT_Buffer*> raw, out(known.fused.outputs.size());
+    c10::SmallVector<BufferRef, 8> numbers;
+    c10::SmallVector<int64_t, 64> keep;
+    for (const BufferRef& b : graph.inputs) raw.push_back(b->raw());
+    for (const auto& [dtype, type] : known.fused.numbers) {
+      numbers.push_back(runtime::upload(graph.numbers[static_cast<size_t>(dtype)].data(), type, device_));
+      raw.push_back(numbers.back()->raw());
+    }
+    for (const size_t i : known.fused.taken)
+      if (graph.inputs[i].use_count() != 1) keep.push_back(static_cast<int64_t>(i));
+    if (t_meter) [[unlikely]]
+      t_meter->plugin -= Meter::now();
+    known.executable->enqueue(raw.data(), raw.size(), out.data(), device_, keep.data(), keep.size());
+    if (t_meter) [[unlikely]]
+      t_meter->plugin += Meter::now();
+    for (const size_t i : known.fused.taken)
+      if (std::find(keep.begin(), keep.end(), static_cast<int64_t>(i)) == keep.end()) graph.inputs[i]->mark_donated();
+    for (size_t i = 0; i < out.size(); ++i)
+      graph.values[known.fused.outputs[i]].buffer->keep_promise(pjrt::Buffer(known.executable->state(), out[i]));
+  }
+
+  // Each call as its own program. What fails breaks the promises that depend on it, and nothing else.
+  std::exception_ptr run_calls(CallGraph& graph) {
+    std::exception_ptr first;
+    std::vector<size_t> last_input(graph.inputs.size()), last_value(graph.values.size());
+    for (size_t c = 0; c < graph.calls.size(); ++c)
+      graph.each_operand(c, [&](const Param&, const Operand& o) {
+        if (o.from == Operand::From::kInput) last_input[o.index] = c;
+        if (o.from == Operand::From::kValue) last_value[o.index] = c;
+      });
+    for (size_t c = 0; c < graph.calls.size(); ++c) {
+      const CallGraph::Call& call = graph.calls[c];
+      const Program& program = *call.program;
+      Held held;
+      Numbers numbers(program.params.size());
+      c10::SmallVector<int64_t, 16> keep, taken;
+      graph.each_operand(c, [&](const Param& p, const Operand& o) {
+        const size_t i = held.size();
+        BufferRef buffer;
+        if (o.from == Operand::From::kNumber) {
+          const size_t size = size_of(p.dtype);
+          std::memcpy(numbers[i].data(), graph.numbers[static_cast<size_t>(p.dtype)].data() + o.index * size,
+                      p.kind == Param::Kind::kRng ? 2 * size : size);
+        } else {
+          const bool input = o.from == Operand::From::kInput;
+          BufferRef& ours = input ? graph.inputs[o.index] : graph.values[o.index].buffer;
+          const bool last = (input ? last_input : last_value)[o.index] == c;
+          if (p.written_by >= 0) (last ? taken : keep).push_back(static_cast<int64_t>(i));
+          buffer = ours;
+        }
+        held.push_back(std::move(buffer));
+      });
+      for (const int64_t i : taken)  // the graph's reference and ours: nobody else, and no other argument
+        if (held[static_cast<size_t>(i)].use_count() != 2) keep.push_back(i);
+      c10::SmallVector<PJRT_Buffer*, 16> out(program.outputs.size(), nullptr);
+      try {
+        for (const BufferRef& b : held)
+          if (b) b->settle();  // throws what broke it
+        execute(program, held, numbers, keep, device_, out);
+        for (size_t i = 0; i < out.size(); ++i)
+          graph.values[call.first_value + i].buffer->keep_promise(pjrt::Buffer(program.executable().state(), out[i]));
+      } catch (const std::exception&) {
+        const std::exception_ptr error = named(program);
+        if (!first) first = error;
+        for (size_t i = 0; i < out.size(); ++i) graph.values[call.first_value + i].buffer->break_promise(error);
+      }
+      held.clear();
+      // Nothing reads them any more.
+      graph.each_operand(c, [&](const Param&, const Operand& o) {
+        if (o.from == Operand::From::kInput && last_input[o.index] == c) graph.inputs[o.index].reset();
+        if (o.from == Operand::From::kValue && last_value[o.index] == c) graph.values[o.index].buffer.reset();
+      });
+    }
+    return first;
+  }
+
+  // The exception that is being handled, with the operator and the line where it was first called.
+  static std::exception_ptr named(const Program& program) {
+    try {
+      try {
+        throw;
+      } catch (const Error& e) {
+        const std::string& where = program.record.where;
+        const std::string name = str("[", program.name, "] "), what = e.what();
+        runtime::rethrow(
+            Error(e.kind(), str(what.starts_with(name) ? "" : name, what,
+                                where.empty() || what.ends_with(where) ? "" : str(", first called at ", where))));
+      }
+    } catch (...) {
+      return std::current_exception();
+    }
+  }
+
+  std::mutex mutex_;
+  const int device_;
+  uint64_t id_ = 1;               // of the newest graph
+  CallGraph graph_;               // the newest, which grows
+  std::vector<CallGraph> ended_;  // those before it
+  size_t noted_ = 0;              // calls in all of them
+  compile::Cache<Known> known_;
+  std::vector<Known*> compiled_;
+};
+
+void throw_if(const std::exception_ptr& error) {
+  if (error) std::rethrow_exception(error);
+}
+
+}  // namespace
+
+void make_room(int device) { Queue::of(device).make_room(); }
+
+void note(const Program& program, const Held& held, const Numbers& numbers, int device, Held& outputs) {
+  Queue::of(device).note(program, held, numbers, outputs);
+}
+
+void flush(int device) {
+  if (Queue* queue = Queue::all()[static_cast<size_t>(device)].load(std::memory_order_acquire))
+    throw_if(queue->flush());
+}
+
+void flush_all() {
+  std::exception_ptr first;
+  for (const std::atomic<Queue*>& queue : Queue::all())
+    if (Queue* q = queue.load(std::memory_order_acquire))
+      if (const std::exception_ptr error = q->flush(); error && !first) first = error;
+  throw_if(first);
+}
+
+}  // namespace tpj::exec
