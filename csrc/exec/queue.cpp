@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <unordered_map>
 #include <utility>
 
-#include "compile/cache.h"
 #include "exec/fuse.h"
 #include "runtime/device.h"
 #include "runtime/errors.h"
@@ -21,13 +21,16 @@ using runtime::DeviceBuffer;
 constexpr size_t kCalls = 8, kMostCalls = 64;  // of a graph
 constexpr size_t kMostNoted = 4096;
 constexpr size_t kMostBytes = size_t{1} << 30;
-constexpr size_t kLook = 64;  // calls between two looks at the bytes
 // Compiled graphs that are kept; the one that was not used for longest goes. A program is a few mappings of memory, of
-// which Linux allows 65,530.
-constexpr size_t kMostGraphs = 2048;
+// which Linux allows 65,530. Of graphs that ran call by call only the key is kept; all are forgotten at kMostKnown.
+constexpr size_t kMostGraphs = 2048, kMostKnown = 32768;
 
 // This thread runs graphs: it must not ask for promises.
 constinit thread_local bool t_running = false;
+
+struct HashWords {
+  size_t operator()(const std::vector<uint64_t>& words) const { return hash_words(words.data(), words.size()); }
+};
 
 // A graph that ran before.
 struct Known {
@@ -59,7 +62,11 @@ class Queue {
   void make_room() {
     {
       const std::lock_guard lock(mutex_);
-      if (noted_ < kMostNoted && (noted_ % kLook != kLook - 1 || bytes() < kMostBytes)) return;
+      if (noted_ < kMostNoted) {
+        if (fresh_bytes_ < kMostBytes) return;
+        fresh_bytes_ = bytes();
+        if (fresh_bytes_ < kMostBytes) return;
+      }
     }
     flush();
   }
@@ -98,10 +105,16 @@ class Queue {
     if (t_meter) [[unlikely]]
       t_meter->flush -= Meter::now();
     std::exception_ptr error;
-    if (std::exchange(t_running, true))
+    if (std::exchange(t_running, true)) {
       error = std::make_exception_ptr(Error(ErrorKind::kInternal, "a promise of a graph that was to run before"));
-    else
-      error = flush_now(), t_running = false;
+    } else {
+      try {
+        error = flush_now();
+      } catch (...) {
+        error = std::current_exception();
+      }
+      t_running = false;
+    }
     if (t_meter) [[unlikely]]
       t_meter->flush += Meter::now();
     return error;
@@ -125,6 +138,7 @@ class Queue {
     if (buffer->place.graph != id_) {
       buffer->place = {id_, graph_.inputs.size(), true};
       graph_.inputs.push_back(buffer);
+      fresh_bytes_ += buffer->type()->nbytes;
     }
     return Operand(buffer->place.is_input ? Operand::From::kInput : Operand::From::kValue, buffer->place.index).word();
   }
@@ -149,9 +163,12 @@ class Queue {
       if (i % 64 == 63) words.push_back(bits), bits = 0;
     }
     words.push_back(bits);
-    const uint64_t hash = hash_words(words.data(), words.size());
-    Known* known = known_.find(words, hash);
-    if (known == nullptr && make) known = known_.insert(words, hash, std::make_unique<Known>());
+    const auto at = known_.find(words);
+    Known* known = at == known_.end() ? nullptr : &at->second;
+    if (known == nullptr && make) {
+      if (known_.size() >= kMostKnown) known_.clear(), compiled_.clear();
+      known = &known_[words];
+    }
     words.resize(end);
     return known;
   }
@@ -176,6 +193,7 @@ class Queue {
     }
     ended_.clear();
     noted_ = 0;
+    fresh_bytes_ = 0;
     return first;
   }
 
@@ -201,6 +219,7 @@ class Queue {
     if (known->executable == nullptr && !known->hopeless && is_worth_compiling(graph, is_new)) {
       try {
         known->fused = fuse(graph, runtime::client().caps().limits().donation);
+        known->programs.clear();
         for (const CallGraph::Call& c : graph.calls) known->programs.push_back(c.program);
         known->executable = compile_fused(graph, known->fused, reason(*known), where);
         known->fused.text.clear();
@@ -347,7 +366,8 @@ class Queue {
   CallGraph graph_;               // the newest, which grows
   std::vector<CallGraph> ended_;  // those before it
   size_t noted_ = 0;              // calls in all of them
-  compile::Cache<Known> known_;
+  size_t fresh_bytes_ = 0;        // of their inputs; less what somebody else held at the last look
+  std::unordered_map<std::vector<uint64_t>, Known, HashWords> known_;
   std::vector<Known*> compiled_;
 };
 
