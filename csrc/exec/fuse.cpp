@@ -13,6 +13,7 @@ void CallGraph::clear() {
   words.clear();
   inputs.clear();
   values.clear();
+  reads = false;
   for (std::string& s : numbers) s.clear();
 }
 

@@ -123,7 +123,12 @@ class Queue {
  private:
   void end_graph() {
     ended_.push_back(std::move(graph_));
-    graph_ = {};
+    if (spare_.empty()) {
+      graph_ = {};
+    } else {
+      graph_ = std::move(spare_.back());
+      spare_.pop_back();
+    }
     id_ += 1;
   }
 
@@ -190,6 +195,7 @@ class Queue {
       const std::exception_ptr error = run(graph, where);
       if (error && !first) first = error;
       graph.clear();
+      spare_.push_back(std::move(graph));
     }
     ended_.clear();
     noted_ = 0;
@@ -365,6 +371,7 @@ class Queue {
   uint64_t id_ = 1;               // of the newest graph
   CallGraph graph_;               // the newest, which grows
   std::vector<CallGraph> ended_;  // those before it
+  std::vector<CallGraph> spare_;  // empty ones, for their memory
   size_t noted_ = 0;              // calls in all of them
   size_t fresh_bytes_ = 0;        // of their inputs; less what somebody else held at the last look
   std::unordered_map<std::vector<uint64_t>, Known, HashWords> known_;

@@ -7,6 +7,7 @@
 #include "lower/indexing.h"
 #include "lower/row.h"
 #include "lower/scan.h"
+#include "lower/sort.h"
 
 namespace tpj::lower {
 namespace {
@@ -288,13 +289,7 @@ Values multinomial(Call& c) {
   const Value sums = running(b, p, last, &Builder::add, b.scalar(t, 0));
   const Value total = b.slice_dim(sums, last, n - 1, n);
   const Value u = b.mul(unit(c, t, out), b.broadcast_to(total, out));
-  Dims pairs = out, of_u, of_sums;
-  pairs.push_back(n);
-  for (int64_t d = 0; d <= last; ++d) of_u.push_back(d);
-  for (int64_t d = 0; d < last; ++d) of_sums.push_back(d);
-  of_sums.push_back(last + 1);
-  const Value passed = b.compare(Cmp::LE, b.broadcast_in_dim(sums, pairs, of_sums), b.broadcast_in_dim(u, pairs, of_u));
-  const Value count = sum_over(b, b.convert(passed, DType::I32), {last + 1});
+  const Value count = search(b, sums, u, /*right=*/true);
   return {b.min(count, b.constant(count.type, n - 1))};
 }
 

@@ -250,8 +250,8 @@ Values cummin(Call& c) { return running_extreme(c, false); }
 
 // ---- binary search
 
-// How many elements of the sorted last dimension of `sequence` stand before each value: below it, or (right) not above
-// it. The leading dimensions agree, or the sequence has one dimension.
+}  // namespace
+
 Value search(Builder& b, const Value& sequence, const Value& values, bool right) {
   const int64_t n = sequence.dim(sequence.rank() - 1);
   const Type index{DType::I32, values.dims()};
@@ -272,6 +272,8 @@ Value search(Builder& b, const Value& sequence, const Value& values, bool right)
   }
   return count;
 }
+
+namespace {
 
 // searchsorted: (sorted_sequence, self, out_int32, right, side, sorter)
 Values searchsorted(Call& c) {
