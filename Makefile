@@ -54,8 +54,12 @@ test-cpp: build
 test-py: build
 	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
 
+# Its processes share what they compile; nothing stays for the next run.
 test-ops: build
+	@rm -rf $(BUILD)/board-programs
 	$(call run_board,)
+	@rm -rf $(BUILD)/board-programs
+test-ops: export TORCH_PJRT_CACHE := $(abspath $(BUILD))/board-programs
 
 # The whole operator board, not a subset of its samples. A run that was stopped, or failed, goes on with what is left.
 test-full: build
