@@ -82,7 +82,6 @@ Fused fuse(const CallGraph& graph, bool donation) {
 }
 
 bool is_worth_compiling(const CallGraph& graph, bool is_new) {
-  if (graph.calls.size() == 1) return false;  // its own program is the same
   if (!is_new) return true;
   // Programs that are not compiled yet are the price of running the calls one by one. Each graph that meets one of them
   // and does without it makes the next one half as willing: it is met often, in graphs that differ.

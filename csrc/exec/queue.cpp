@@ -132,7 +132,7 @@ class Queue {
     id_ += 1;
   }
 
-  // Bytes of inputs that nobody else holds and nothing takes the place of.
+  // What only the notes keep alive.
   size_t bytes() const {
     size_t sum = graph_.bytes();
     for (const CallGraph& g : ended_) sum += g.bytes();
