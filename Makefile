@@ -66,14 +66,22 @@ test-full: build
 	$(call run_board,--board full --board-resume $(BUILD)/board-passed.txt)
 	rm $(BUILD)/board-passed.txt
 
-# Every operator's programs for chips that are not here: first they run on the CPU plugin with the chip's limits.
-test-chips: build
+# For chips that are not here: which plugins load, whole training steps, and every operator's programs, which first run on
+# the CPU plugin with the chip's limits.
+test-chips: build $(BUILD)/plugins/.installed
+	$(BIN)/python tests/chips/load.py $(BUILD)/plugins
+	PYTHONPATH=$(BUILD)/plugins $(BIN)/python tests/chips/steps.py tpu:v5e:1x1 tpu:v6e:1x1 tpu:tpu7x cuda:h100
 	rm -rf $(BUILD)/chips
 	$(BIN)/python tests/chips/collect.py $(BUILD)/chips --plugin tpu --processes $(JOBS)
 	@failed=; for target in tpu:v5e tpu:v6e; do \
 	  $(BIN)/python tests/chips/programs.py --target $$target $(BUILD)/chips || failed=1; \
 	done; \
-	for profile in tpu neuron; do $(BIN)/python tests/chips/suite.py $$profile || failed=1; done; [ -z "$$failed" ]
+	for profile in tpu neuron slim; do $(BIN)/python tests/chips/suite.py $$profile || failed=1; done; [ -z "$$failed" ]
+
+$(BUILD)/plugins/.installed: requirements-chips.txt $(VENV)/.installed
+	rm -rf $(BUILD)/plugins
+	$(BIN)/python -m pip install --quiet --no-deps --target $(BUILD)/plugins -r requirements-chips.txt
+	@touch $@
 
 # tests/ops/expected.tsv and the reference page, from a fresh run; look at the difference before you commit it.
 board: build

@@ -2,6 +2,7 @@
 // meta kernel to describe them.
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/native/ForeachUtils.h>
 
 #include <cmath>
 
@@ -152,6 +153,18 @@ at::Tensor histogramdd_edges(const at::Tensor& self, at::TensorList bins, const 
   return histogram_of(points_of(self, bins.size()), edges, weight, density);
 }
 
+// ---- lists whose numbers come packed in a tensor on the CPU
+
+template <auto with_list>
+std::vector<at::Tensor> by_numbers(at::TensorList self, at::TensorList a, at::TensorList b, const at::Tensor& numbers) {
+  return with_list(self, a, b, at::native::convert_tensor_to_scalar_list(numbers, static_cast<int64_t>(self.size())));
+}
+
+template <auto with_list>
+void by_numbers_(at::TensorList self, at::TensorList a, at::TensorList b, const at::Tensor& numbers) {
+  with_list(self, a, b, at::native::convert_tensor_to_scalar_list(numbers, static_cast<int64_t>(self.size())));
+}
+
 // ---- factors
 
 at::Tensor cholesky(const at::Tensor& self, bool upper) {
@@ -227,6 +240,12 @@ void register_composed(torch::Library& lib) {
     lib.impl(out, out_function(c10::Dispatcher::singleton().findSchemaOrThrow(name, overload)));
   };
   lib.impl("_efficientzerotensor", &Below<&efficient_zeros>::call);
+  using at::_ops::_foreach_addcdiv__ScalarList, at::_ops::_foreach_addcdiv_ScalarList;
+  using at::_ops::_foreach_addcmul__ScalarList, at::_ops::_foreach_addcmul_ScalarList;
+  lib.impl("_foreach_addcdiv.Tensor", &Below<&by_numbers<&_foreach_addcdiv_ScalarList::call>>::call);
+  lib.impl("_foreach_addcdiv_.Tensor", &Below<&by_numbers_<&_foreach_addcdiv__ScalarList::call>>::call);
+  lib.impl("_foreach_addcmul.Tensor", &Below<&by_numbers<&_foreach_addcmul_ScalarList::call>>::call);
+  lib.impl("_foreach_addcmul_.Tensor", &Below<&by_numbers_<&_foreach_addcmul__ScalarList::call>>::call);
   lib.impl("_histogramdd_bin_edges", &Below<&histogramdd_bin_edges>::call);
   lib.impl("_histogramdd_from_bin_cts", &Below<&histogramdd_counts>::call);
   lib.impl("_histogramdd_from_bin_tensors", &Below<&histogramdd_edges>::call);

@@ -348,6 +348,7 @@ c10::IValue host_argument(const c10::IValue& v) {
     return list;
   }
   if (v.isGenerator()) return at::detail::createCPUGenerator();
+  if (v.isDevice() && v.toDevice().is_privateuseone()) return at::Device(at::kCPU);  // of what makes a tensor
   return v;
 }
 
@@ -465,6 +466,10 @@ const exec::Program& OpKernel::program(const c10::OperatorHandle& op, exec::Inpu
   try {
     made = compile(op, inputs, stack);
   } catch (const c10::OutOfMemoryError&) {
+    throw;
+  } catch (const Error& e) {
+    if (e.kind() == ErrorKind::kNotImplemented) throw;  // the device lacks what the CPU has
+    raise_as_cpu(op, stack, n_args_);
     throw;
   } catch (const std::exception&) {
     raise_as_cpu(op, stack, n_args_);

@@ -321,6 +321,7 @@ void Lowering::call(const c10::OperatorHandle& op, const Form& form, torch::jit:
   // 1. Sizes, dtypes and argument errors.
   const bool asks_meta = form.row->options.asks_meta && form.row->options.cuts.empty();
   if (asks_meta) call_meta(op, form, stack);
+  if (!form.row->options.cuts.empty()) check_dtype(b_.limits(), DType::I64);  // of the counts
   // 2. The types of the results: fresh returns first, then what is written.
   std::vector<at::Tensor> results;
   for (size_t i = 0; asks_meta && i < schema.returns().size(); ++i)
@@ -483,7 +484,7 @@ std::unique_ptr<Program> Lowering::finish(const torch::jit::Stack& returns, cons
   for (const auto& [path, v] : block_params_) {
     Param p;
     p.kind = Param::Kind::kBlock;
-    p.dtype = DType::I64;
+    p.dtype = v.dtype();
     p.path = path;
     add(v, p);
   }

@@ -121,7 +121,7 @@ void load_inputs(const Program& program, const Inputs& inputs, const c10::IValue
         break;
       case Param::Kind::kBlock: {
         const at::Tensor& t = at_path(args, p.path, item).toTensor();
-        numbers[i] = number_of(t.storage_offset() / t.numel(), DType::I64);
+        numbers[i] = number_of(t.storage_offset() / t.numel(), p.dtype);
         break;
       }
       case Param::Kind::kNumber:

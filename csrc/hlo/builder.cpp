@@ -130,7 +130,10 @@ Values Builder::emit(std::string_view name, const Values& operands, const std::v
   op.regions = std::move(regions);
   op.location = location_;
   Values out;
-  for (const Type& t : results) out.push_back({next_id_++, t});
+  for (const Type& t : results) {
+    if (is_integer(t.dtype)) check_dtype(limits_, t.dtype);
+    out.push_back({next_id_++, t});
+  }
   open_.back()->ops.push_back(std::move(op));
   return out;
 }
@@ -160,6 +163,7 @@ void Builder::locate(std::string_view name, std::string_view file, int line) {
 
 Value Builder::parameter(const Type& wanted) {
   const Type type{fitting(limits_, wanted.dtype), wanted.dims};
+  check_dtype(limits_, type.dtype);
   main_.args.push_back({next_id_++, type});
   return main_.args.back();
 }
@@ -170,7 +174,8 @@ Value Builder::constant(const Type& wanted, double value) {
 }
 
 Value Builder::constant(const Type& wanted, int64_t value) {
-  const Type type{fitting(limits_, wanted.dtype), wanted.dims};
+  const bool fits = static_cast<int32_t>(value) == value;
+  const Type type{fits || !is_integer(wanted.dtype) ? fitting(limits_, wanted.dtype) : wanted.dtype, wanted.dims};
   return emit1("stablehlo.constant", {}, type, str("value = dense<", literal(type.dtype, value), "> : ", type.str()));
 }
 

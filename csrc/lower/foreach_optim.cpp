@@ -13,34 +13,11 @@ Arg element(const Arg& a, size_t k) {
   return a.kind == Arg::Kind::kTensors || a.kind == Arg::Kind::kNumbers ? a.items[k] : a;
 }
 
-// Element k of a 1-d tensor as a number.
-Arg number_from(const Call& c, size_t i, size_t k) {
-  Arg a;
-  a.kind = Arg::Kind::kNumber;
-  const DType t = c.type(i).dtype;
-  a.number_kind = is_complex(t) ? NumberKind::kComplex
-                  : is_float(t) ? NumberKind::kFloat
-                  : is_bool(t)  ? NumberKind::kBool
-                                : NumberKind::kInt;
-  a.number = [&c, i, k](DType dtype) {
-    const auto at = static_cast<int64_t>(k);
-    return c.b.reshape(c.b.slice_dim(c.tensor(i, dtype), 0, at, at + 1), {});
-  };
-  return a;
-}
-
 using ElementArgs = std::vector<Arg> (*)(Call&, size_t k);
 
 std::vector<Arg> same_args(Call& c, size_t k) {
   std::vector<Arg> args;
   for (size_t i = 0; i < c.arg_count(); ++i) args.push_back(element(c.arg(i), k));
-  return args;
-}
-
-// (self, tensor1, tensor2, scalars): the scalars are a tensor.
-std::vector<Arg> last_is_tensor_of_numbers(Call& c, size_t k) {
-  std::vector<Arg> args = same_args(c, k);
-  args.back() = number_from(c, c.arg_count() - 1, k);
   return args;
 }
 
@@ -272,10 +249,8 @@ std::vector<Row> foreach_optim_rows() {
       {"_foreach_add.Tensor", each<"add.Tensor">, alpha()},
       {"_foreach_addcdiv.Scalar", each<"addcdiv">, value()},
       {"_foreach_addcdiv.ScalarList", each<"addcdiv">},
-      {"_foreach_addcdiv.Tensor", each<"addcdiv", last_is_tensor_of_numbers>},
       {"_foreach_addcmul.Scalar", each<"addcmul">, value()},
       {"_foreach_addcmul.ScalarList", each<"addcmul">},
-      {"_foreach_addcmul.Tensor", each<"addcmul", last_is_tensor_of_numbers>},
       {"_foreach_asin", each<"asin">},
       {"_foreach_atan", each<"atan">},
       {"_foreach_ceil", each<"ceil">},

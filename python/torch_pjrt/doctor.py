@@ -113,7 +113,8 @@ def diagnose(every: bool = False, timeout: float = 60.0) -> int:
     if trial.error:
         print(f"\nDevice '{device}' does not work: {trial.error}")
         if chosen.no_chip:
-            print(f"What to do: run it where the chip is; {chosen.no_chip}. `torch_pjrt.target` compiles for it here.")
+            here = " `torch_pjrt.target` compiles for it here." if chosen.chips else ""
+            print(f"What to do: run it where the chip is; {chosen.no_chip}.{here}")
         return NO_CHIP if chosen.no_chip else FAILS
     about = trial.about
     print(f"\nDevice '{device}': plugin {about['plugin']} ({about['path']})")

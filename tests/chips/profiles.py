@@ -29,6 +29,13 @@ PROFILES = {
         "sort_functions=false",
         "TORCH_PJRT_DEVICE_NAME": "neuron",
     },
+    # Like no chip we know: nothing has 64 bits.
+    "slim": {
+        "FAKE_PLATFORM": "slim",
+        "FAKE_REFUSES": "f64,int64",
+        "TORCH_PJRT_CAPABILITIES": "float64=false,int64=false",
+        "TORCH_PJRT_DEVICE_NAME": "slim",
+    },
 }
 
 

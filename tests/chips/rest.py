@@ -64,10 +64,23 @@ def others() -> Iterator[Call]:
     yield "nonzero_static", lambda t: torch.nonzero_static(t, size=4), (whole,)
     yield "pads", lambda t: (F.pad(t, (1,) * 6, mode="reflect"), F.pad(t, (1,) * 6, mode="replicate")), (volume,)
     yield "sort", lambda t: torch.sort(t, stable=True), (plane,)
-    yield "unique", lambda t: torch.unique_consecutive(t, dim=0), (whole,)
+    yield "conj_physical.out", lambda t: torch.conj_physical(t, out=torch.empty_like(t)), (torch.complex(plane, plane),)
+    yield "eye.out", lambda t: torch.eye(3, 4, out=torch.empty_like(t)), (torch.rand(3, 4),)
+    yield "polygamma_", lambda t: t.clone().polygamma_(1), (plane + 1,)
+    yield "lanczos", lambda t: aten._upsample_lanczos2d_aa(t.detach(), (4, 4), False, None, None), (image,)
+    yield "unscale", unscale, ([plane, plane.flatten()], torch.tensor(0.5))
+    yield "unique", lambda t: (torch.unique_consecutive(t, dim=0), aten.unique_dim_consecutive(t, 0)), (whole,)
     yield "conj", lambda t: torch.complex(t, t).conj_physical().clone().conj_physical_(), (plane,)
     yield "eye", lambda t: torch.eye(3, 4, device=t.device), (plane,)
     yield "floor_divide_", lambda a, b: a.clone().floor_divide_(b), (whole, whole + 1)
+
+
+def unscale(gradients: list[Tensor], factor: Tensor) -> list[Tensor]:
+    """What a GradScaler does before an optimizer's step."""
+    found = torch.zeros((), device=factor.device)
+    mine = [g.detach().clone() for g in gradients]
+    torch._amp_foreach_non_finite_check_and_unscale_(mine, found, factor)
+    return [*mine, found]
 
 
 def backward(f: Callable[..., Any], args: tuple[Any, ...]) -> Any:

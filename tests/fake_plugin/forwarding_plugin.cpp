@@ -6,7 +6,8 @@
 //   FAKE_PLATFORM  platform name ("tpu")
 //   FAKE_WITHOUT   functions that it lacks, with commas: "PJRT_Executable_Serialize,PJRT_Buffer_UnsafePointer"
 //   FAKE_REFUSES   what a program's text may not hold, with commas: "f64,stablehlo.custom_call,tf.aliasing_output";
-//                  "sort_functions": sorts that compare by more than one operation, or by another than LT and GT
+//                  "sort_functions": sorts that compare by more than one operation, or by another than LT and GT;
+//                  "int64": values of 64-bit integers
 #include <dlfcn.h>
 
 #include <atomic>
@@ -196,13 +197,28 @@ bool has_sort_function(std::string_view text) {
   return false;
 }
 
+// Among a program's arguments or results of operations: attributes may hold 64-bit integers on any chip.
+bool has_int64(std::string_view text) {
+  std::istringstream lines{std::string(text)};
+  for (std::string line; std::getline(lines, line);) {
+    const size_t types = line.find("func.func") != std::string::npos ? 0 : line.rfind(") -> (");
+    if (types != std::string::npos && line.find("i64>", types) != std::string::npos) return true;
+  }
+  return false;
+}
+
+bool holds(std::string_view text, const std::string& word) {
+  if (word == "sort_functions") return has_sort_function(text);
+  if (word == "int64") return has_int64(text);
+  return text.find(word) != std::string_view::npos;
+}
+
 PJRT_Error* compile(PJRT_Client_Compile_Args* args) {
   compiles += 1;
   if (PJRT_Error* error = planned("compile")) return error;
   const std::string_view text(args->program->code, args->program->code_size);
   for (const std::string& word : list_of("FAKE_REFUSES"))
-    if (word == "sort_functions" ? has_sort_function(text) : text.find(word) != std::string_view::npos)
-      return make_error(PJRT_Error_Code_UNIMPLEMENTED, "the fake chip has no " + word);
+    if (holds(text, word)) return make_error(PJRT_Error_Code_UNIMPLEMENTED, "the fake chip has no " + word);
   return real->PJRT_Client_Compile(args);
 }
 

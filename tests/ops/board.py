@@ -339,7 +339,10 @@ def check_call(
     expected, cpu_error = raised(lambda: f(*args))
     if cpu_error is not None and (isinstance(cpu_error, Disagreement) or not may_raise):
         raise cpu_error
-    args = moved(sample, device, op.name in HOST_ARGUMENTS)
+    args, error = raised(lambda: moved(sample, device, op.name in HOST_ARGUMENTS))
+    refuse(error, None)  # a tensor that the device cannot hold
+    if error is not None:
+        raise error
     seed()
     got, error = raised(lambda: f(*args))
     refuse(error, cpu_error)

@@ -84,6 +84,17 @@ def test_a_plugin_whose_chip_is_not_here(tmp_path: Path) -> None:
     assert "run it where the chip is; this machine shows no Acme card" in text
 
 
+def test_a_tpu_runtime_without_a_tpu() -> None:
+    """The library loads and looks for its chip; how long it may look is bounded."""
+    pytest.importorskip("libtpu", reason="libtpu is not installed")
+    if Path("/dev/accel0").exists() or Path("/dev/vfio/0").exists():
+        pytest.skip("this machine may have a TPU")
+    code, text = doctor(TORCH_PJRT_PLUGIN="tpu", ALLOW_MULTIPLE_LIBTPU_LOAD="1")
+    assert code == 3, text
+    assert "tpu: in use; this machine shows no TPU" in text and "Device 'tpu' does not work" in text
+    assert "run it where the chip is" in text and "`torch_pjrt.target` compiles for it here" in text
+
+
 def test_a_spec_that_raises_takes_no_other_down(tmp_path: Path) -> None:
     path = plugin_package(tmp_path, "acme", "def spec(): raise OSError('no licence')")
     code, text = doctor(PYTHONPATH=path)

@@ -42,6 +42,22 @@ def test_lists_take_numbers_on_the_cpu_as_inputs(device: torch.device, pjrt: Mod
         torch._foreach_mul_(lists, [torch.ones(29), torch.tensor(1.0)])
 
 
+@pytest.mark.parametrize("name", ["_foreach_addcdiv", "_foreach_addcmul"])
+def test_lists_take_numbers_packed_in_a_tensor(name: str, device: torch.device) -> None:
+    """It stands on the CPU, for any device of the lists; other ones get PyTorch's own words."""
+    functional, in_place = getattr(torch, name), getattr(torch, f"{name}_")
+    here, numbers = [torch.rand(3, 4) + 1, torch.rand(5) + 1], torch.tensor([2.0, 3.0])
+    there = [x.to(device) for x in here]
+    found, expected = functional(there, there, there, numbers), functional(here, here, here, numbers)
+    in_place(there, there, there, numbers)
+    torch.testing.assert_close([x.cpu() for x in found], expected)
+    torch.testing.assert_close([x.cpu() for x in there], expected)
+    wrong = {"on CPU, got": numbers.to(device), "length of scalars": numbers[:1], "dimension 1": numbers[None]}
+    for words, given in wrong.items():
+        with pytest.raises(RuntimeError, match=words):
+            functional(there, there, there, given)
+
+
 def test_a_thousand_learning_rates_compile_once(device: torch.device, pjrt: ModuleType) -> None:
     parameter, gradient = torch.ones(23, device=device), torch.ones(23, device=device)
 
