@@ -9,6 +9,10 @@ namespace tpj::bindings {
 // of _decompose.py, with nodes of (operator, arguments, file, line).
 PyObject* lower_graph(PyObject*, PyObject* args);
 
+// add_traced(name, inputs: int, (nodes, outputs)) -> int, a number for torch.ops.tpj.run_traced until drop_traced(it).
+PyObject* add_traced(PyObject*, PyObject* args);
+PyObject* drop_traced(PyObject*, PyObject* number);
+
 // ahead.cpp. compile_ahead(request: dict) -> dict; see there.
 PyObject* compile_ahead(PyObject*, PyObject* request);
 

@@ -188,12 +188,14 @@ PyObject* bench_meter(PyObject*, PyObject* on) {
 }
 
 PyMethodDef kMethods[] = {
+    {"add_traced", add_traced, METH_VARARGS, "Keeps a traced function; its number."},
     {"bench_meter", bench_meter, METH_O, "Where this thread's calls spend their time."},
     {"bench_last_program", bench_last_program, METH_O, "Mean microseconds of the newest program's bare execute."},
     {"compile_ahead", compile_ahead, METH_O, "Compiles a module for a chip that is not here."},
     {"compile_log", log, METH_NOARGS, "Every compile: operator, reason, where, seconds."},
     {"describe", describe, METH_NOARGS, "The plugin at work."},
     {"device_count", device_count, METH_NOARGS, "Devices of this process; 0 without a usable plugin."},
+    {"drop_traced", drop_traced, METH_O, "Gives a traced function back."},
     {"fallbacks", fallback_counts, METH_NOARGS, "Operator -> calls that ran on the CPU."},
     {"flush", run_noted, METH_NOARGS, "Runs the calls that are noted."},
     {"flags", flag_list, METH_NOARGS, "Every switch: name, value, help."},

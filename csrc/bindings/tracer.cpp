@@ -135,6 +135,21 @@ PyObject* lower_graph(PyObject*, PyObject* args) {
   });
 }
 
+PyObject* add_traced(PyObject*, PyObject* args) {
+  const char* name = nullptr;
+  Py_ssize_t inputs = 0;
+  PyObject* traced = nullptr;
+  if (!PyArg_ParseTuple(args, "snO!", &name, &inputs, &PyTuple_Type, &traced)) return nullptr;
+  return guarded([&] { return to_python(eager::add_traced(name, to_graph(traced), static_cast<size_t>(inputs))); });
+}
+
+PyObject* drop_traced(PyObject*, PyObject* number) {
+  return guarded([&] {
+    eager::drop_traced(PyLong_AsLongLong(number));
+    return none();
+  });
+}
+
 void install_tracer() { eager::set_tracer(&trace); }
 
 }  // namespace tpj::bindings

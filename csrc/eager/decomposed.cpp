@@ -91,11 +91,8 @@ std::unique_ptr<exec::Program> compile(const c10::OperatorHandle& op, const exec
       if (i < op.schema().returns().size()) returns.push_back(to);
     }
   }
-  std::unique_ptr<exec::Program> program = lowering.finish(returns, arguments, originals);
-  program->record = {
-      .what = name, .reason = miss_reason(&op.schema(), inputs, op, originals), .where = compile::user_line()};
-  if (!exec::is_fused() && !program->text.empty()) program->executable();
-  return program;
+  return exec::complete(lowering.finish(returns, arguments, originals), name,
+                        miss_reason(&op.schema(), inputs, op, originals));
 }
 
 }  // namespace

@@ -44,6 +44,9 @@ at::Tensor host_view(const at::Tensor& src);
 // fallback.cpp: the boxed kernel for everything else.
 void register_fallback();
 
+// traced.cpp: tpj::run_traced.
+void register_traced(torch::Library& lib);
+
 // autocast.cpp
 void register_autocast();
 

@@ -448,10 +448,7 @@ std::unique_ptr<exec::Program> OpKernel::compile(const c10::OperatorHandle& op, 
   torch::jit::Stack returns = arguments;
   lowering.call(op, form_, returns, true);
   const torch::jit::Stack originals(stack.end() - static_cast<std::ptrdiff_t>(n_args_), stack.end());
-  std::unique_ptr<exec::Program> program = lowering.finish(returns, arguments, originals);
-  program->record = {.what = name_, .reason = miss_reason(this, inputs, op, stack), .where = compile::user_line()};
-  if (!exec::is_fused() && !program->text.empty()) program->executable();
-  return program;
+  return exec::complete(lowering.finish(returns, arguments, originals), name_, miss_reason(this, inputs, op, stack));
 }
 
 const exec::Program& OpKernel::program(const c10::OperatorHandle& op, exec::Inputs& inputs, torch::jit::Stack& stack) {

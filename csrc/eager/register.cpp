@@ -12,6 +12,7 @@ void register_helpers() {
   static torch::Library& tpj = *new torch::Library(torch::Library::DEF, "tpj", std::nullopt, __FILE__, __LINE__);
   tpj.def("default_generator(int index) -> Generator?",
           [](int64_t index) { return runtime::default_generator(static_cast<int>(index)); });
+  register_traced(tpj);
   tpj.def("manual_seed_all(int seed) -> ()", [](int64_t seed) { runtime::seed_all(static_cast<uint64_t>(seed)); });
 }
 

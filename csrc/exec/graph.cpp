@@ -121,11 +121,15 @@ torch::jit::Stack lower_graph(Lowering& lowering, const Graph& graph, const std:
       }
       if (is_one_of(node.op, {"aten::clone", "aten::_to_copy", "aten::contiguous", "aten::lift_fresh_copy"})) {
         lowering.copy(stack[0].toTensor(), before[0].toTensor());
+      } else if (node.op == "aten::copy_") {
+        if (!before[0].toTensor().is_meta()) fail(ErrorKind::kNotImplemented, "a number on the CPU is written");
+        lowering.copy(before[0].toTensor(), before[1].toTensor());
       } else if (is_one_of(node.op, {"aten::empty.memory_format", "aten::empty_like", "aten::empty_strided",
                                      "aten::new_empty", "aten::new_empty_strided"})) {
         lowering.add_empty(stack[0].toTensor());
       } else {
         const bool views =
+            !op.schema().is_mutable() &&
             std::all_of(stack.begin(), stack.end(), [&](const c10::IValue& v) { return lowering.knows(v); });
         if (!views) fail(ErrorKind::kNotImplemented, node.op, " has no row");
       }

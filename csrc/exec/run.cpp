@@ -175,6 +175,12 @@ void compute(const Program& program, Inputs& inputs, const c10::IValue* args, si
 
 bool is_fused() { return flags().EAGER.front() == 'f' && !t_recording; }
 
+std::unique_ptr<Program> complete(std::unique_ptr<Program> lowered, std::string what, std::string reason) {
+  lowered->record = {.what = std::move(what), .reason = std::move(reason), .where = compile::user_line()};
+  if ((!is_fused() || lowered->is_whole) && !lowered->text.empty()) lowered->executable();
+  return lowered;
+}
+
 void execute(const Program& program, Held& held, const Numbers& numbers, const c10::SmallVectorImpl<int64_t>& keep,
              int device, c10::SmallVectorImpl<PJRT_Buffer*>& outputs) {
   const pjrt::Executable& executable = program.executable();
@@ -204,7 +210,7 @@ void execute(const Program& program, Held& held, const Numbers& numbers, const c
 
 void run(const Program& program, Inputs& inputs, const c10::IValue* args, size_t n_args, Results* results) {
   const int device = inputs.device_or_current();
-  const bool fused = is_fused();
+  const bool fused = is_fused() && !program.is_whole;
   if (fused) make_room(device);
   Held outputs(program.outputs.size());
   if (!outputs.empty()) {

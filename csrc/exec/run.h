@@ -17,6 +17,9 @@ using Numbers = c10::SmallVector<Number, 16>;
 // Are calls noted (TORCH_PJRT_EAGER=fused)? Else they run when they are made.
 bool is_fused();
 
+// What Lowering::finish gives, with the compile log's words, and compiled unless the call will be noted.
+std::unique_ptr<Program> complete(std::unique_ptr<Program> lowered, std::string what, std::string reason);
+
 // `results`: where the returns go; null when nobody wants them. Writes go into the cells only after the plugin has
 // taken the program, so a refused call changes nothing.
 void run(const Program& program, Inputs& inputs, const c10::IValue* args, size_t n_args, Results* results);

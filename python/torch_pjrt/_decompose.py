@@ -52,6 +52,11 @@ def _made(like: Callable[..., Tensor], contents: Callable[..., Tensor]) -> Calla
     return factory
 
 
+def _copy(into: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor:
+    cast = torch.ops.aten._to_copy.default(source, dtype=into.dtype)
+    return torch.ops.aten.clone.default(torch.ops.aten.expand.default(cast, into.shape))
+
+
 def _iota(length: int, *, start: int, step: int, dtype: torch.dtype, device: torch.device, **_: Any) -> Tensor:
     empty = torch.ops.aten.empty.memory_format([length], dtype=dtype, device=device)
     return torch.ops.aten.arange.start_out(start, start + length * step, step, out=empty)
@@ -119,6 +124,7 @@ def _table() -> dict[Any, Callable[..., Any]]:
         if isinstance(op, torch._ops.OpOverload) and _name(op) not in keep and not _is_view(op)
     }
     table |= _prims()
+    table[torch.ops.aten.copy.default] = _copy
     return table | {op: _made(op, contents) for op, contents in _factories().items()}
 
 
@@ -226,18 +232,23 @@ def trace(name: str, arguments: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple
 
         with torch.no_grad():
             graph = make_fx(run, decomposition_table=_table())(tensors).graph
-        return _nodes(graph, len(tensors))
+        return _nodes(graph, [node for node in graph.nodes if node.op == "placeholder"])
     except Exception:  # whatever a decomposition trips over: the call then runs on the CPU, counted
         return None
 
 
-def _nodes(graph: torch.fx.Graph, inputs: int) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    ids: dict[torch.fx.Node, tuple[int, int]] = {}
+def _nodes(
+    graph: torch.fx.Graph,
+    inputs: list[torch.fx.Node],
+    where: Callable[[torch.fx.Node], tuple[str, int]] | None = None,
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Nodes and outputs as plain data; ``where`` adds the user's file and line to each node."""
+    ids = {node: (number, -1) for number, node in enumerate(inputs)}
     nodes: list[tuple[Any, ...]] = []
     outputs: tuple[Any, ...] = ()
     for node in graph.nodes:
-        if node.op == "placeholder":
-            ids[node] = (len(ids), -1)
+        if node.op in ("placeholder", "get_attr"):
+            continue
         elif node.op == "output":
             result = node.args[0]
             outputs = _plain(result if isinstance(result, list | tuple) else (result,), ids)
@@ -249,8 +260,8 @@ def _nodes(graph: torch.fx.Graph, inputs: int) -> tuple[tuple[Any, ...], tuple[A
                 if not argument.kwarg_only:
                     value = next(given, node.kwargs.get(argument.name, argument.default_value))
                 values.append(_plain(value, ids))
-            ids[node] = (inputs + len(nodes), -1)
-            nodes.append((_name(node.target), tuple(values)))
+            ids[node] = (len(inputs) + len(nodes), -1)
+            nodes.append((_name(node.target), tuple(values), *(where(node) if where else ())))
         elif node.op == "call_function" and node.target.__name__ == "getitem":
             ids[node] = (ids[node.args[0]][0], node.args[1])
         else:

@@ -69,7 +69,7 @@ def others() -> Iterator[Call]:
     yield "polygamma_", lambda t: t.clone().polygamma_(1), (plane + 1,)
     yield "lanczos", lambda t: aten._upsample_lanczos2d_aa(t.detach(), (4, 4), False, None, None), (image,)
     yield "unscale", unscale, ([plane, plane.flatten()], torch.tensor(0.5))
-    yield "unique", lambda t: (torch.unique_consecutive(t, dim=0), aten.unique_dim_consecutive(t, 0)), (whole,)
+    yield "unique", lambda t: (torch.unique_consecutive(t, dim=0), aten.unique_dim_consecutive(t, 0)[0]), (whole,)
     yield "conj", lambda t: torch.complex(t, t).conj_physical().clone().conj_physical_(), (plane,)
     yield "eye", lambda t: torch.eye(3, 4, device=t.device), (plane,)
     yield "floor_divide_", lambda a, b: a.clone().floor_divide_(b), (whole, whole + 1)

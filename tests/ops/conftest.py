@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from one_core import one_core
 from ops import board, expected
 
-torch.set_num_threads(1)
+one_core()
 
 PARTS = 3
 EXPECTED = expected.read() if expected.FILE.exists() else {}

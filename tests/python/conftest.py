@@ -20,8 +20,9 @@ import torch
 TESTS = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(TESTS))  # for `models`
 
-# pytest-xdist runs one process per core: more threads in each would only wait for one another.
-torch.set_num_threads(1)
+from one_core import one_core  # noqa: E402
+
+one_core()
 
 OTHER_DEVICE = os.environ.get("TORCH_PJRT_TEST_DEVICE")
 

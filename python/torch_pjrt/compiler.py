@@ -1,0 +1,315 @@
+"""The backend ``pjrt`` of ``torch.compile``: each graph that PyTorch captures is one program of the device.
+
+Example:
+    >>> import torch
+    >>> @torch.compile(backend="pjrt")
+    ... def f(x):
+    ...     return (x.sin() + 1).sum()
+    >>> f(torch.zeros(3, device="pjrt")).item()
+    3.0
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+__all__ = ["backend"]
+
+
+def backend(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], **options: Any) -> Callable[..., Any]:
+    """What ``torch.compile(model, backend="pjrt")`` calls with a graph.
+
+    Forward and backward are a program each, split by PyTorch's min-cut partitioner; inputs that are written in place
+    are written by the program. A graph with an operator that the device has no program for runs call by call, with one
+    warning. Each new size of an input is a new program.
+
+    Raises:
+        ValueError: for ``mode=`` and ``options=``: there are none.
+    """
+    if options:
+        raise ValueError(f"backend 'pjrt' takes no {' and no '.join(sorted(options))}")
+    from torch._dynamo.backends.common import aot_autograd
+    from torch._functorch.partitioners import min_cut_rematerialization_partition
+
+    compiler = aot_autograd(
+        fw_compiler=_compile,
+        partition_fn=min_cut_rematerialization_partition,
+        keep_inference_input_mutations=True,
+    )
+    return compiler(gm, example_inputs)
+
+
+@dataclass(frozen=True)
+class _Program:
+    """A graph for arguments of certain sizes, in the core."""
+
+    number: int  # of torch.ops.tpj.run_traced
+    host: torch.fx.GraphModule | None  # what happens on the CPU, before: all arguments -> what the program takes of it
+    takes: tuple[tuple[str, Any], ...]  # ("argument", which), ("host", which), ("constant", the tensor)
+    results: tuple[
+        tuple[str, Any, tuple[_View, ...]], ...
+    ]  # the same, or ("result", which), ("value", itself); views of it
+    device: torch.device
+
+
+class _View(NamedTuple):
+    """One step from a tensor to a view of it."""
+
+    op: Callable[..., Any]
+    args: tuple[Any, ...]  # but the first one
+    kwargs: dict[str, Any]
+
+
+def _compile(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[[list[Any]], Sequence[Any]]:
+    function = _Function(gm, example_inputs)
+
+    def call(args: list[Any]) -> Sequence[Any]:
+        return function(args)
+
+    call._boxed_call = True  # type: ignore[attr-defined]  # AOTAutograd's word for a function of one list
+    return call
+
+
+class _Function:
+    """One graph of AOTAutograd, called with a list of arguments, which is emptied."""
+
+    def __init__(self, gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> None:
+        self.gm = gm
+        self.is_dynamic = any(
+            isinstance(x, torch.SymInt)
+            or (isinstance(x, Tensor) and any(isinstance(n, torch.SymInt) for n in (*x.shape, *x.stride())))
+            for x in example_inputs
+        )
+        self.programs: dict[Any, _Program | None] = {}  # None: call by call
+
+    def __call__(self, args: list[Any]) -> Sequence[Any]:
+        key = None
+        if self.is_dynamic:
+            key = tuple((x.shape, x.stride()) if isinstance(x, Tensor) else x for x in args)
+        program = self.programs.get(key)
+        return self._first(key, args) if program is None else _run(program, args)
+
+    def _first(self, key: Any, args: list[Any]) -> Sequence[Any]:
+        from torch_pjrt._decompose import Untraceable
+
+        flat = list(args)
+        args.clear()
+        if key not in self.programs:
+            try:
+                program = _trace(self.gm, flat)
+                weakref.finalize(self, _drop, program.number)
+                results = _run(program, list(flat))
+                self.programs[key] = program
+                return results
+            except (NotImplementedError, Untraceable) as error:
+                warnings.warn(f"torch.compile: a graph runs call by call on the device: {error}", stacklevel=2)
+                self.programs[key] = None
+        return self.gm(*flat)
+
+
+def _drop(number: int) -> None:
+    from torch_pjrt import _C
+
+    _C.drop_traced(number)
+
+
+def _run(program: _Program, args: list[Any]) -> Sequence[Any]:
+    host = program.host(*args) if program.host is not None else ()
+    tensors = []
+    for kind, which in program.takes:
+        tensor = args[which] if kind == "argument" else host[which] if kind == "host" else which
+        on_host = tensor.device.type == "cpu" and tensor.dim() > 0
+        tensors.append(tensor.to(program.device) if on_host else tensor)
+    computed = torch.ops.tpj.run_traced.default(program.number, tensors)
+    found = {"result": computed, "argument": args, "host": host}
+    results = []
+    for kind, which, views in program.results:
+        value = found[kind][which] if kind in found else which
+        for view in views:
+            value = view.op(value, *view.args, **view.kwargs)
+        results.append(value)
+    args.clear()
+    return results
+
+
+def _trace(gm: torch.fx.GraphModule, args: Sequence[Any]) -> _Program:
+    """The graph with these sizes in operators that have rows; nothing is computed on the device."""
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    from torch_pjrt import _C, _decompose
+
+    split = _split(gm)
+    takes = [("argument", i) for i in range(len(args))] + split.takes
+    like = [_like(x) for x in args] + [_like(x) for x in split.examples]
+    with torch.no_grad(), torch.fx.traceback.preserve_node_meta():
+        traced = make_fx(torch.fx.Interpreter(split.device).run, decomposition_table=_decompose._table())(*like)
+    graph = traced.graph
+    inputs: list[torch.fx.Node] = []
+    given: list[tuple[str, Any]] = []
+    for node, take in zip([n for n in graph.nodes if n.op == "placeholder"], takes, strict=True):
+        if node.users and (take[0] != "argument" or isinstance(args[take[1]], Tensor)):
+            inputs.append(node)
+            given.append(take)
+    for node in graph.nodes:
+        if node.op == "get_attr":  # made by a decomposition
+            inputs.append(node)
+            given.append(("constant", getattr(traced, str(node.target))))
+    output = next(n for n in graph.nodes if n.op == "output")
+    computed: dict[torch.fx.Node, int] = {}
+    results: list[tuple[str, Any, tuple[_View, ...]]] = []
+    for original, value in zip(split.outputs, output.args[0], strict=True):
+        if original is not None:
+            results.append((*original, ()))
+        elif isinstance(value, torch.fx.Node):
+            base, views = _base(value)
+            if base in inputs:
+                results.append((*given[inputs.index(base)], views))
+            else:
+                results.append(("result", computed.setdefault(base, len(computed)), views))
+        else:
+            results.append(("value", value, ()))
+    output.args = (tuple(computed),)
+    graph.eliminate_dead_code()
+    nodes, outputs = _decompose._nodes(graph, inputs, _where)
+    number = _C.add_traced(f"compiled {_first_name(gm)}", len(inputs), (nodes, outputs))
+    return _Program(number, split.host, tuple(given), tuple(results), split.where)
+
+
+def _like(value: Any) -> Any:
+    """An argument without contents; numbers on the CPU stay there."""
+    if not isinstance(value, Tensor):
+        return value
+    device = "cpu" if value.device.type == "cpu" and value.dim() == 0 else "meta"
+    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=device)
+
+
+def _base(node: torch.fx.Node) -> tuple[torch.fx.Node, tuple[_View, ...]]:
+    """What the node is a view of, and the way from there."""
+    from torch_pjrt._decompose import _is_view
+
+    def is_view(node: torch.fx.Node) -> bool:
+        if node.op != "call_function" or not isinstance(node.args[0] if node.args else None, torch.fx.Node):
+            return False
+        if isinstance(node.target, torch._ops.OpOverload):
+            return _is_view(node.target)
+        return is_view(node.args[0])  # an item of several views
+
+    views: list[_View] = []
+    while is_view(node):
+        views.append(_View(node.target, node.args[1:], dict(node.kwargs)))
+        node = node.args[0]
+    return node, tuple(reversed(views))
+
+
+class _Split(NamedTuple):
+    """A graph in what happens on the CPU (numbers: step counts, learning rates) and what happens on the device."""
+
+    host: torch.fx.GraphModule | None
+    device: torch.fx.GraphModule  # takes the arguments, and then:
+    takes: list[tuple[str, Any]]
+    examples: list[Tensor]  # of these
+    outputs: list[tuple[str, Any] | None]  # those that the device does not make
+    where: torch.device
+
+
+def _split(gm: torch.fx.GraphModule) -> _Split:
+    from torch_pjrt._decompose import Untraceable
+
+    def tensors(node: torch.fx.Node) -> list[Tensor]:
+        value = getattr(gm, str(node.target)) if node.op == "get_attr" else node.meta.get("val")
+        return [t for t in torch.utils._pytree.tree_leaves(value) if isinstance(t, Tensor)]
+
+    def is_host(node: torch.fx.Node) -> bool:
+        return bool(tensors(node)) and all(t.device.type == "cpu" for t in tensors(node))
+
+    host_graph, device_graph = torch.fx.Graph(gm), torch.fx.Graph(gm)
+    on_host: dict[torch.fx.Node, torch.fx.Node] = {}
+    on_device: dict[torch.fx.Node, torch.fx.Node] = {}
+    from_host: list[torch.fx.Node] = []
+    takes: list[tuple[str, Any]] = []
+    examples: list[Tensor] = []
+    where = next((t.device for n in gm.graph.nodes for t in tensors(n) if t.device.type != "cpu"), torch.device("cpu"))
+
+    def give(node: torch.fx.Node, take: tuple[str, Any]) -> torch.fx.Node:
+        """Another placeholder of the device's graph, which takes this node's value."""
+        if not last:
+            raise Untraceable("a function without arguments")
+        with device_graph.inserting_after(last[0]):
+            last[0] = on_device[node] = device_graph.placeholder(f"{take[0]}_{len(takes)}")
+        takes.append(take)
+        examples.append(tensors(node)[0])
+        return last[0]
+
+    def of_device(node: torch.fx.Node) -> torch.fx.Node:
+        if node not in on_device:
+            from_host.append(node)
+            give(node, ("host", len(from_host) - 1))
+        return on_device[node]
+
+    def of_host(node: torch.fx.Node) -> torch.fx.Node:
+        if node not in on_host:
+            raise Untraceable(f"{node.name}: a value of the device is needed on the CPU")
+        return on_host[node]
+
+    placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
+    for node in placeholders:
+        on_device[node] = device_graph.node_copy(node)
+        copied = host_graph.node_copy(node)
+        if is_host(node) or not tensors(node):
+            on_host[node] = copied
+    last = [on_device[placeholders[-1]]] if placeholders else []
+    outputs: list[tuple[str, Any] | None] = []
+    for node in gm.graph.nodes:
+        if node.op == "get_attr":
+            give(node, ("constant", tensors(node)[0]))
+            if is_host(node):
+                on_host[node] = host_graph.node_copy(node)
+        elif node.op == "output":
+            made: list[Any] = []
+            for value in node.args[0]:
+                if isinstance(value, torch.fx.Node) and value.op != "placeholder" and is_host(value):
+                    from_host.append(value)
+                    outputs.append(("host", len(from_host) - 1))
+                    made.append(None)
+                else:
+                    outputs.append(None)
+                    made.append(on_device[value] if isinstance(value, torch.fx.Node) else value)
+            device_graph.output(tuple(made))
+        elif node.op != "placeholder":
+            if is_host(node):
+                on_host[node] = host_graph.node_copy(node, of_host)
+                continue
+            if not tensors(node) and all(n in on_host for n in node.all_input_nodes):
+                on_host[node] = host_graph.node_copy(node, of_host)  # sizes
+            on_device[node] = device_graph.node_copy(node, of_device)
+            kwargs = on_device[node].kwargs
+            if kwargs.get("device") is not None:
+                on_device[node].kwargs = {**kwargs, "device": torch.device("meta")}
+    host = None
+    if any(is_host(n) and n.op == "call_function" for n in on_host):
+        host_graph.output(tuple(on_host[n] for n in from_host))
+        host = torch.fx.GraphModule(gm, host_graph)
+    return _Split(host, torch.fx.GraphModule(gm, device_graph), takes, examples, outputs, where)
+
+
+def _where(node: torch.fx.Node) -> tuple[str, int]:
+    """The user's line."""
+    found = re.findall(r'File "(.+)", line (\d+)', node.meta.get("stack_trace") or "")
+    return (found[-1][0], int(found[-1][1])) if found else ("", 0)
+
+
+def _first_name(gm: torch.fx.GraphModule) -> str:
+    """What the compile log calls the graph: where its first operator stands."""
+    for node in gm.graph.nodes:
+        file, line = _where(node)
+        if file:
+            return f"{file.rsplit('/', 1)[-1]}:{line}"
+    return "function"

@@ -1,0 +1,217 @@
+"""``torch.compile(backend="pjrt")``: results as in eager, one program a graph, and nothing compiled twice."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from models import zoo
+from models.workload import Step
+
+pytestmark = [
+    pytest.mark.usefixtures("pjrt"),
+    pytest.mark.filterwarnings("error:torch.compile. a graph runs call by call"),
+]
+
+
+def compiled(f: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    torch._dynamo.reset()
+    return torch.compile(f, backend="pjrt", **options)
+
+
+def programs(pjrt: ModuleType) -> int:
+    return sum(str(entry["operator"]).startswith("compiled ") for entry in pjrt.compile_log())
+
+
+@pytest.mark.parametrize("mode", ["strict", "fused"])
+@pytest.mark.parametrize("name", ["mlp", "cnn", "gpt"])
+def test_models_train_as_in_eager(name: str, mode: str, device: torch.device, pjrt: ModuleType) -> None:
+    workload = zoo.ALL[name]
+    batches = [[t.to(device) for t in batch] for batch in workload.batches(4)]
+    with pjrt.eager(mode):
+        eager, whole = Step(workload, device), Step(workload, device)
+        whole.network = compiled(whole.network)  # type: ignore[assignment]
+        expected = [eager(*batch).item() for batch in batches]
+        found = [whole(*batches[0]).item()]
+        before = pjrt.stats()["compiles"]
+        found += [whole(*batch).item() for batch in batches[1:3]]
+        if mode == "strict":
+            assert pjrt.stats()["compiles"] == before
+        found.append(whole(*batches[3]).item())
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=0)
+    for (key, mine), theirs in zip(
+        whole.network.state_dict().items(), eager.network.state_dict().values(), strict=True
+    ):
+        torch.testing.assert_close(mine, theirs, rtol=1e-2, atol=1e-3, msg=key)
+
+
+def test_forward_and_backward_are_a_program_each(device: torch.device, pjrt: ModuleType) -> None:
+    model = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 4)).to(device)
+    whole = compiled(model, fullgraph=True)
+    before = programs(pjrt)
+    for _ in range(3):
+        whole(torch.rand(5, 8, device=device)).square().sum().backward()
+    assert programs(pjrt) - before == 2
+
+
+def test_inputs_are_written_in_place(device: torch.device) -> None:
+    def f(x: Tensor, total: Tensor) -> Tensor:
+        total.add_(x)
+        x[1] = 5
+        return x * 2
+
+    x, total = torch.ones(3, device=device), torch.zeros(3, device=device)
+    view = total[1:]
+    assert compiled(f)(x, total).tolist() == [2, 10, 2]
+    assert (x.tolist(), total.tolist(), view.tolist()) == ([1, 5, 1], [1, 1, 1], [1, 1])
+
+
+def test_results_that_are_views_share_memory(device: torch.device) -> None:
+    def f(x: Tensor) -> tuple[Tensor, ...]:
+        y = x + 1
+        return x.t(), x[0], y.view(-1), y, x, x.split(1, 1)[2]
+
+    x = torch.arange(6.0, device=device).view(2, 3)
+    t, first, flat, y, same, part = compiled(f)(x)
+    x.add_(10)
+    y.mul_(2)
+    torch.testing.assert_close([t, first, same, part], [x.t(), x[0], x, x[:, 2:]])
+    torch.testing.assert_close(flat, y.view(-1))
+
+
+def test_random_numbers_come_from_the_generator(device: torch.device) -> None:
+    f = compiled(lambda x: F.dropout(x, 0.5))
+    x = torch.ones(1000, device=device)
+    torch.manual_seed(1)
+    first, second = f(x), f(x)
+    torch.manual_seed(1)
+    assert torch.equal(first, f(x)) and not torch.equal(first, second)
+    assert 400 < first.count_nonzero().item() < 600
+
+
+def test_each_size_is_right(device: torch.device) -> None:
+    f = compiled(lambda x: (x.softmax(-1) * x.shape[0]).sum(0) + torch.arange(x.shape[1], device=x.device))
+    for n in (3, 4, 5, 7, 3, 1, 4):
+        x = torch.rand(n, n + 1)
+        expected = (x.softmax(-1) * n).sum(0) + torch.arange(n + 1)
+        torch.testing.assert_close(f(x.to(device)).cpu(), expected)
+
+
+def test_gradients_at_each_size(device: torch.device) -> None:
+    def f(x: Tensor, w: Tensor) -> Tensor:
+        return (x @ w).tanh().mean()
+
+    whole, w = compiled(f), torch.rand(4, 4)
+    for n in (2, 3, 6):
+        x = torch.rand(n, 4)
+        here, there = w.clone().requires_grad_(), w.to(device).requires_grad_()
+        f(x, here).backward()
+        whole(x.to(device), there).backward()
+        assert here.grad is not None and there.grad is not None
+        torch.testing.assert_close(there.grad.cpu(), here.grad)
+
+
+def test_an_operator_without_a_program_is_said_once(device: torch.device) -> None:
+    f = compiled(lambda x: torch.linalg.eigvals(x).abs().sum() + 1)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        assert [f(torch.eye(3, device=device)).item() for _ in range(3)] == [4, 4, 4]
+    assert [str(w.message) for w in said if "aten::linalg_eig has no row" in str(w.message)] == [
+        "torch.compile: a graph runs call by call on the device: aten::linalg_eig has no row"
+    ]
+
+
+@pytest.mark.parametrize("options", [{"mode": "max-autotune"}, {"options": {"fast": True}}], ids=["mode", "options"])
+def test_options_are_refused(options: dict[str, Any], device: torch.device) -> None:
+    with pytest.raises(Exception, match="ValueError: backend 'pjrt' takes no"):
+        compiled(lambda x: x + 1, **options)(torch.ones(2, device=device))
+
+
+@pytest.mark.parametrize("make", [torch.optim.AdamW, torch.optim.SGD, torch.optim.Adagrad], ids=lambda m: m.__name__)
+def test_optimizers(make: Any, device: torch.device) -> None:
+    """Their step counts stay on the CPU, and are counted there."""
+    weights = []
+    for whole in (False, True):
+        torch.manual_seed(0)
+        model = nn.Linear(4, 4).to(device)
+        optimizer = make(model.parameters(), lr=0.1)
+        step = compiled(optimizer.step) if whole else optimizer.step
+        for _ in range(4):
+            optimizer.zero_grad()
+            model(torch.ones(2, 4, device=device)).square().sum().backward()
+            step()
+        weights.append(model.weight.detach().cpu())
+    torch.testing.assert_close(*weights)
+
+
+def test_graph_breaks_and_constants(device: torch.device) -> None:
+    seen: list[int] = []
+
+    def f(x: Tensor) -> Tensor:
+        y = x + torch.tensor([1.0, 2.0, 3.0], device=x.device) + torch.tensor(2.0)
+        torch._dynamo.graph_break()
+        seen.append(1)
+        return y * torch.tensor([2.0, 2.0, 0.0]).to(x.device) + torch.full((3,), 0.5, device=x.device)
+
+    assert compiled(f)(torch.zeros(3, device=device)).tolist() == [6.5, 8.5, 0.5]
+    assert seen == [1]
+
+
+def test_numbers_on_the_cpu_are_inputs(device: torch.device, pjrt: ModuleType) -> None:
+    def f(x: Tensor, n: Tensor) -> tuple[Tensor, Tensor]:
+        m = n * 2 + 1
+        return x * m, m
+
+    whole, x = compiled(f), torch.ones(2, device=device)
+    results = [whole(x, torch.tensor(float(n))) for n in range(3)]
+    assert [(r.tolist(), m.item(), m.device.type) for r, m in results] == [
+        ([n * 2 + 1] * 2, n * 2 + 1, "cpu") for n in range(3)
+    ]
+
+
+def test_autocast(device: torch.device) -> None:
+    model = nn.Linear(8, 8).to(device)
+
+    def f(x: Tensor) -> Tensor:
+        with torch.autocast(device.type, dtype=torch.bfloat16):
+            return model(x)
+
+    x = torch.rand(2, 8, device=device)
+    found = compiled(f)(x)
+    assert found.dtype == torch.bfloat16
+    torch.testing.assert_close(found, f(x))
+
+
+def test_an_error_of_the_program_names_the_function(device: torch.device, pjrt: ModuleType) -> None:
+    f, x = compiled(lambda x: x.sin() + x.cos()), torch.ones(17, device=device)
+    with pjrt.no_compile(), pytest.raises(RuntimeError, match=r"compiled test_compile.py:\d+"):
+        f(x)
+
+
+def test_a_function_that_is_gone_gives_its_graph_back(device: torch.device) -> None:
+    import gc
+
+    f = compiled(lambda x: x.exp())
+    f(torch.ones(3, device=device))
+    newest = torch_pjrt_newest()
+    del f
+    torch._dynamo.reset()
+    gc.collect()
+    with pytest.raises(RuntimeError, match="was given back"):
+        torch.ops.tpj.run_traced.default(newest, [torch.ones(3, device=device)])
+
+
+def torch_pjrt_newest() -> int:
+    """The number of the newest traced function."""
+    from torch_pjrt import _C
+
+    number = _C.add_traced("nothing", 0, ((), ()))
+    _C.drop_traced(number)
+    return number - 1
