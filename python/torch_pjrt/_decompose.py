@@ -57,6 +57,13 @@ def _copy(into: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor:
     return torch.ops.aten.clone.default(torch.ops.aten.expand.default(cast, into.shape))
 
 
+def _empty_permuted(size: list[int], physical_layout: list[int], **kwargs: Any) -> Tensor:
+    with _disable_current_modes():
+        like = torch.empty_permuted(size, physical_layout, device="meta")
+    kwargs.pop("layout", None)
+    return torch.ops.aten.empty_strided.default(like.shape, like.stride(), **kwargs)
+
+
 def _iota(length: int, *, start: int, step: int, dtype: torch.dtype, device: torch.device, **_: Any) -> Tensor:
     empty = torch.ops.aten.empty.memory_format([length], dtype=dtype, device=device)
     return torch.ops.aten.arange.start_out(start, start + length * step, step, out=empty)
@@ -125,6 +132,7 @@ def _table() -> dict[Any, Callable[..., Any]]:
     }
     table |= _prims()
     table[torch.ops.aten.copy.default] = _copy
+    table[torch.ops.aten.empty_permuted.default] = _empty_permuted
     return table | {op: _made(op, contents) for op, contents in _factories().items()}
 
 
@@ -146,6 +154,37 @@ def _factories() -> dict[Any, Callable[..., Tensor]]:
         for op in (name, f"{name}_like", f"new_{name}"):
             table[getattr(aten, op).default] = lambda empty, *_, value=value: fill(empty, value)
     return table
+
+
+@cache
+def _random() -> dict[Any, Callable[..., Tensor]]:
+    """Operators that make random numbers as an empty tensor that is filled in place, which is a row."""
+    aten = torch.ops.aten
+    uniform, normal = aten.uniform_.default, aten.normal_.default
+
+    def between(empty: Tensor, low: int, high: int) -> Tensor:
+        return aten.add.Scalar(aten.random_.to(empty, high - low), low)  # "random_.from" is no name in traced code
+
+    makers: dict[Any, Callable[..., Tensor]] = {
+        aten.rand.default: lambda empty, *_: uniform(empty),
+        aten.rand_like.default: lambda empty, *_: uniform(empty),
+        aten.randn.default: lambda empty, *_: normal(empty),
+        aten.randn_like.default: lambda empty, *_: normal(empty),
+        aten.randint.default: lambda empty, high, *_: between(empty, 0, high),
+        aten.randint.low: lambda empty, low, high, *_: between(empty, low, high),
+        aten.randint_like.default: lambda empty, _, high: between(empty, 0, high),
+        aten.randint_like.low_dtype: lambda empty, _, low, high: between(empty, low, high),
+    }
+    table = {op: _made(op, contents) for op, contents in makers.items()}
+    fillers = {aten.normal_functional.default: normal, aten.uniform.default: uniform}
+    for name in ("exponential", "log_normal", "cauchy", "geometric"):
+        fillers[getattr(aten, name).default] = getattr(aten, f"{name}_").default
+    fillers |= {aten.random.default: aten.random_.default, aten.random.to: aten.random_.to}
+
+    def filled(fill: Any) -> Callable[..., Tensor]:
+        return lambda x, *args, **kwargs: fill(aten.empty_like.default(x), *args, **kwargs)
+
+    return table | {op: filled(fill) for op, fill in fillers.items()}
 
 
 def _is_view(op: torch._ops.OpOverload) -> bool:

@@ -146,11 +146,15 @@ def _trace(gm: torch.fx.GraphModule, args: Sequence[Any]) -> _Program:
 
     from torch_pjrt import _C, _decompose
 
+    for node in gm.graph.nodes:
+        if isinstance(node.target, torch._ops.HigherOrderOperator):
+            raise _decompose.Untraceable(f"{node.target.name()} has no program")
     split = _split(gm)
     takes = [("argument", i) for i in range(len(args))] + split.takes
     like = [_like(x) for x in args] + [_like(x) for x in split.examples]
     with torch.no_grad(), torch.fx.traceback.preserve_node_meta():
-        traced = make_fx(torch.fx.Interpreter(split.device).run, decomposition_table=_decompose._table())(*like)
+        table = _decompose._table() | _decompose._random()
+        traced = make_fx(torch.fx.Interpreter(split.device).run, decomposition_table=table)(*like)
     graph = traced.graph
     inputs: list[torch.fx.Node] = []
     given: list[tuple[str, Any]] = []

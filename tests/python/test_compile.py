@@ -96,6 +96,39 @@ def test_random_numbers_come_from_the_generator(device: torch.device) -> None:
     assert 400 < first.count_nonzero().item() < 600
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        torch.rand_like,
+        torch.randn_like,
+        lambda x: torch.randint_like(x, 2, 9),
+        lambda x: torch.rand(500, device=x.device),
+        lambda x: torch.randn(500, device=x.device),
+        lambda x: torch.randint(7, (500,), device=x.device),
+        lambda x: x.clone().uniform_(1, 2),
+        lambda x: x.clone().normal_(1, 2),
+        lambda x: x.clone().exponential_(),
+        lambda x: x.clone().bernoulli_(0.3),
+    ],
+)
+def test_random_numbers_are_those_of_eager(make: Callable[[Tensor], Tensor], device: torch.device) -> None:
+    x = torch.zeros(500, device=device)
+    torch.manual_seed(3)
+    expected = make(x)
+    torch.manual_seed(3)
+    found = compiled(make)(x)
+    torch.testing.assert_close(found, expected)
+    assert not torch.equal(found, torch.zeros_like(found))
+
+
+def test_higher_order_operators_run_call_by_call(device: torch.device) -> None:
+    def f(x: Tensor) -> Tensor:
+        return torch.cond(x.sum() > 3, lambda x: x + 1, lambda x: x - 1, (x,))
+
+    with pytest.warns(UserWarning, match="cond has no program"):
+        assert compiled(f)(torch.ones(4, device=device)).tolist() == [2, 2, 2, 2]
+
+
 def test_each_size_is_right(device: torch.device) -> None:
     f = compiled(lambda x: (x.softmax(-1) * x.shape[0]).sum(0) + torch.arange(x.shape[1], device=x.device))
     for n in (3, 4, 5, 7, 3, 1, 4):
