@@ -17,10 +17,14 @@ SECONDS_PER_SAMPLE = 0.3
 class Trainer:
     """Trains one model on one device, always on the next of a few batches."""
 
-    def __init__(self, workload: Workload, device: torch.device) -> None:
+    def __init__(self, workload: Workload, device: torch.device, backend: str = "") -> None:
+        """``backend``: of torch.compile, for the network and the optimizer's step."""
         self.device = device
         self.batches = workload.batches(4)
         self.step = Step(workload, device)
+        if backend:
+            self.step.network = torch.compile(self.step.network, backend=backend)  # type: ignore[assignment]
+            self.step.optimizer.step = torch.compile(self.step.optimizer.step, backend=backend)  # type: ignore[method-assign]
         start = time.perf_counter()
         self.train(1)
         self.first_step = time.perf_counter() - start

@@ -87,9 +87,12 @@ def _around_step(*_: Any) -> None:
     So a step's update is a graph of its own: what comes before is the same in the first step, where an optimizer makes
     its state, and in all others.
     """
+    import torch
+
     from torch_pjrt import _C
 
-    _C.flush()
+    if not torch.compiler.is_compiling():  # a compiled step is whole already
+        _C.flush()
 
 
 def _let_autograd_finish() -> None:
