@@ -21,8 +21,8 @@ std::vector<std::pair<std::string, std::string>> registered_rows();
 using Tracer = std::function<std::optional<exec::Graph>(const std::string& overload, const exec::PlainList& arguments)>;
 void set_tracer(Tracer tracer);
 
-// ---- functions that Python has traced, for torch.ops.tpj.run_traced: their number, until it is given back. The graph's
-// first values are the `inputs` tensors.
+// ---- functions that Python has traced, for torch.ops.tpj.run_traced: their number, until it is given back. The
+// graph's first values are the `inputs` tensors.
 int64_t add_traced(std::string name, exec::Graph graph, size_t inputs);
 void drop_traced(int64_t number);
 
