@@ -49,14 +49,18 @@ def backend(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], **options: 
 
 @dataclass(frozen=True)
 class _Program:
-    """A graph for arguments of certain sizes, in the core."""
+    """A graph for arguments of certain sizes, in the core.
+
+    Values are counted through: the arguments, what the host computes, the constants, what the program computes.
+    """
 
     number: int  # of torch.ops.tpj.run_traced
-    host: torch.fx.GraphModule | None  # what happens on the CPU, before: all arguments -> what the program takes of it
-    takes: tuple[tuple[str, Any], ...]  # ("argument", which), ("host", which), ("constant", the tensor)
-    results: tuple[
-        tuple[str, Any, tuple[_View, ...]], ...
-    ]  # the same, or ("result", which), ("value", itself); views of it
+    host: torch.fx.GraphModule | None  # what happens on the CPU, before: from all arguments
+    constants: tuple[Any, ...]
+    takes: tuple[int, ...]  # which values
+    uploads: tuple[int, ...]  # which of these are tensors on the CPU, no numbers
+    results: tuple[int, ...]  # which values
+    views: tuple[tuple[int, tuple[_View, ...]], ...]  # of which result, and the way to it
     device: torch.device
 
 
@@ -103,6 +107,7 @@ class _Function:
         flat = list(args)
         args.clear()
         if key not in self.programs:
+            numbers = [(x, x.clone()) for x in flat if isinstance(x, Tensor) and x.device.type == "cpu"]
             try:
                 program = _trace(self.gm, flat)
                 weakref.finalize(self, _drop, program.number)
@@ -112,6 +117,8 @@ class _Function:
             except (NotImplementedError, Untraceable) as error:
                 warnings.warn(f"torch.compile: a graph runs call by call on the device: {error}", stacklevel=2)
                 self.programs[key] = None
+                for number, before in numbers:  # which the host's part may have counted up
+                    number.copy_(before)
         return self.gm(*flat)
 
 
@@ -122,21 +129,19 @@ def _drop(number: int) -> None:
 
 
 def _run(program: _Program, args: list[Any]) -> Sequence[Any]:
-    host = program.host(*args) if program.host is not None else ()
-    tensors = []
-    for kind, which in program.takes:
-        tensor = args[which] if kind == "argument" else host[which] if kind == "host" else which
-        on_host = tensor.device.type == "cpu" and tensor.dim() > 0
-        tensors.append(tensor.to(program.device) if on_host else tensor)
-    computed = torch.ops.tpj.run_traced.default(program.number, tensors)
-    found = {"result": computed, "argument": args, "host": host}
-    results = []
-    for kind, which, views in program.results:
-        value = found[kind][which] if kind in found else which
-        for view in views:
-            value = view.op(value, *view.args, **view.kwargs)
-        results.append(value)
+    values = list(args)
     args.clear()
+    if program.host is not None:
+        values.extend(program.host(*values))
+    values.extend(program.constants)
+    tensors = [values[i] for i in program.takes]
+    for i in program.uploads:
+        tensors[i] = tensors[i].to(program.device)
+    values.extend(torch.ops.tpj.run_traced.default(program.number, tensors))
+    results = [values[i] for i in program.results]
+    for i, views in program.views:
+        for view in views:
+            results[i] = view.op(results[i], *view.args, **view.kwargs)
     return results
 
 
@@ -150,41 +155,67 @@ def _trace(gm: torch.fx.GraphModule, args: Sequence[Any]) -> _Program:
         if isinstance(node.target, torch._ops.HigherOrderOperator):
             raise _decompose.Untraceable(f"{node.target.name()} has no program")
     split = _split(gm)
-    takes = [("argument", i) for i in range(len(args))] + split.takes
-    like = [_like(x) for x in args] + [_like(x) for x in split.examples]
+    like = [_like(x) for x in (*args, *split.examples)]
     with torch.no_grad(), torch.fx.traceback.preserve_node_meta():
         table = _decompose._table() | _decompose._random()
         traced = make_fx(torch.fx.Interpreter(split.device).run, decomposition_table=table)(*like)
     graph = traced.graph
-    inputs: list[torch.fx.Node] = []
-    given: list[tuple[str, Any]] = []
-    for node, take in zip([n for n in graph.nodes if n.op == "placeholder"], takes, strict=True):
-        if node.users and (take[0] != "argument" or isinstance(args[take[1]], Tensor)):
-            inputs.append(node)
-            given.append(take)
+    constants: list[Any] = list(split.constants)
+
+    def place(kind: str, which: int) -> int:
+        """The number of a value."""
+        before = {"argument": 0, "host": len(args), "constant": len(args) + split.from_host}
+        return before.get(kind, len(args) + split.from_host + len(constants)) + which
+
+    found = [("argument", i) for i in range(len(args))] + split.takes
+    nodes = [n for n in graph.nodes if n.op == "placeholder"]
+    inputs = {
+        node: (kind, which)
+        for node, (kind, which) in zip(nodes, found, strict=True)
+        if node.users and (kind != "argument" or isinstance(args[which], Tensor))
+    }
     for node in graph.nodes:
         if node.op == "get_attr":  # made by a decomposition
-            inputs.append(node)
-            given.append(("constant", getattr(traced, str(node.target))))
+            inputs[node] = ("constant", len(constants))
+            constants.append(getattr(traced, str(node.target)))
     output = next(n for n in graph.nodes if n.op == "output")
     computed: dict[torch.fx.Node, int] = {}
-    results: list[tuple[str, Any, tuple[_View, ...]]] = []
+    results: list[tuple[str, int]] = []
+    views: list[tuple[int, tuple[_View, ...]]] = []
     for original, value in zip(split.outputs, output.args[0], strict=True):
         if original is not None:
-            results.append((*original, ()))
+            results.append(original)
         elif isinstance(value, torch.fx.Node):
-            base, views = _base(value)
-            if base in inputs:
-                results.append((*given[inputs.index(base)], views))
-            else:
-                results.append(("result", computed.setdefault(base, len(computed)), views))
+            base, way = _base(value)
+            if way:
+                views.append((len(results), way))
+            results.append(inputs.get(base) or ("result", computed.setdefault(base, len(computed))))
         else:
-            results.append(("value", value, ()))
+            results.append(("constant", len(constants)))
+            constants.append(value)
     output.args = (tuple(computed),)
     graph.eliminate_dead_code()
-    nodes, outputs = _decompose._nodes(graph, inputs, _where)
-    number = _C.add_traced(f"compiled {_first_name(gm)}", len(inputs), (nodes, outputs))
-    return _Program(number, split.host, tuple(given), tuple(results), split.where)
+    plain = _decompose._nodes(graph, list(inputs), _where)
+    on_host = {place("argument", i) for i, x in enumerate(args) if _is_on_host(x)}
+    on_host |= {place("host", i) for i in range(split.from_host)} - {
+        place(*take) for take, x in zip(split.takes, split.examples, strict=True) if x.dim() == 0
+    }
+    takes = tuple(place(*value) for value in inputs.values())
+    return _Program(
+        number=_C.add_traced(f"compiled {_first_name(gm)}", len(inputs), plain),
+        host=split.host,
+        constants=tuple(x.to(split.where) if _is_on_host(x) else x for x in constants),
+        takes=takes,
+        uploads=tuple(i for i, value in enumerate(takes) if value in on_host),
+        results=tuple(place(*value) for value in results),
+        views=tuple(views),
+        device=split.where,
+    )
+
+
+def _is_on_host(value: Any) -> bool:
+    """A tensor on the CPU that is no number."""
+    return isinstance(value, Tensor) and value.device.type == "cpu" and value.dim() > 0
 
 
 def _like(value: Any) -> Any:
@@ -217,10 +248,12 @@ class _Split(NamedTuple):
     """A graph in what happens on the CPU (numbers: step counts, learning rates) and what happens on the device."""
 
     host: torch.fx.GraphModule | None
+    from_host: int  # how many values the host gives
     device: torch.fx.GraphModule  # takes the arguments, and then:
-    takes: list[tuple[str, Any]]
-    examples: list[Tensor]  # of these
-    outputs: list[tuple[str, Any] | None]  # those that the device does not make
+    takes: list[tuple[str, int]]  # ("host", which), ("constant", which)
+    constants: list[Tensor]
+    examples: list[Tensor]  # of what it takes
+    outputs: list[tuple[str, int] | None]  # those that the device does not make
     where: torch.device
 
 
@@ -238,11 +271,12 @@ def _split(gm: torch.fx.GraphModule) -> _Split:
     on_host: dict[torch.fx.Node, torch.fx.Node] = {}
     on_device: dict[torch.fx.Node, torch.fx.Node] = {}
     from_host: list[torch.fx.Node] = []
-    takes: list[tuple[str, Any]] = []
+    takes: list[tuple[str, int]] = []
+    constants: list[Tensor] = []
     examples: list[Tensor] = []
     where = next((t.device for n in gm.graph.nodes for t in tensors(n) if t.device.type != "cpu"), torch.device("cpu"))
 
-    def give(node: torch.fx.Node, take: tuple[str, Any]) -> torch.fx.Node:
+    def give(node: torch.fx.Node, take: tuple[str, int]) -> torch.fx.Node:
         """Another placeholder of the device's graph, which takes this node's value."""
         if not last:
             raise Untraceable("a function without arguments")
@@ -270,10 +304,11 @@ def _split(gm: torch.fx.GraphModule) -> _Split:
         if is_host(node) or not tensors(node):
             on_host[node] = copied
     last = [on_device[placeholders[-1]]] if placeholders else []
-    outputs: list[tuple[str, Any] | None] = []
+    outputs: list[tuple[str, int] | None] = []
     for node in gm.graph.nodes:
         if node.op == "get_attr":
-            give(node, ("constant", tensors(node)[0]))
+            give(node, ("constant", len(constants)))
+            constants.append(tensors(node)[0])
             if is_host(node):
                 on_host[node] = host_graph.node_copy(node)
         elif node.op == "output":
@@ -301,7 +336,8 @@ def _split(gm: torch.fx.GraphModule) -> _Split:
     if any(is_host(n) and n.op == "call_function" for n in on_host):
         host_graph.output(tuple(on_host[n] for n in from_host))
         host = torch.fx.GraphModule(gm, host_graph)
-    return _Split(host, torch.fx.GraphModule(gm, device_graph), takes, examples, outputs, where)
+    device = torch.fx.GraphModule(gm, device_graph)
+    return _Split(host, len(from_host), device, takes, constants, examples, outputs, where)
 
 
 def _where(node: torch.fx.Node) -> tuple[str, int]:

@@ -167,6 +167,17 @@ def test_an_operator_without_a_program_is_said_once(device: torch.device) -> Non
     ]
 
 
+def test_a_number_is_counted_once_where_the_rest_runs_call_by_call(device: torch.device) -> None:
+    def f(x: Tensor, count: Tensor) -> Tensor:
+        count += 1
+        return torch.linalg.eigvals(x).abs().sum() * count
+
+    count = torch.tensor(0.0)
+    with pytest.warns(UserWarning, match="call by call"), torch.no_grad():
+        assert compiled(f)(torch.eye(3, device=device), count).item() == 3
+    assert count.item() == 1
+
+
 @pytest.mark.parametrize("options", [{"mode": "max-autotune"}, {"options": {"fast": True}}], ids=["mode", "options"])
 def test_options_are_refused(options: dict[str, Any], device: torch.device) -> None:
     with pytest.raises(Exception, match="ValueError: backend 'pjrt' takes no"):
