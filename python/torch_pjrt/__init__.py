@@ -47,7 +47,7 @@ def _autoload() -> None:
 
     import torch
 
-    from torch_pjrt import _C, _discovery, device
+    from torch_pjrt import _C, _discovery, _dynamo, device
 
     spec = _discovery.choose()
     name = os.environ.get("TORCH_PJRT_DEVICE_NAME") or spec.device_name
@@ -79,6 +79,7 @@ def _autoload() -> None:
     register_optimizer_step_pre_hook(_around_step)
     register_optimizer_step_post_hook(_around_step)
     atexit.register(_let_autograd_finish)
+    _dynamo.watch()
 
 
 def _around_step(*_: Any) -> None:

@@ -31,14 +31,18 @@ def backend(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], **options: 
     are written by the program. A graph with an operator that the device has no program for runs call by call, with one
     warning. Each new size of an input is a new program.
 
+    PyTorch's modes are taken and change nothing: a graph is one program, and the plugin's compiler has no search.
+
     Raises:
-        ValueError: for ``mode=`` and ``options=``: there are none.
+        RuntimeError: a mode that PyTorch does not have, or any of ``options=``: there are none.
     """
-    if options:
-        raise ValueError(f"backend 'pjrt' takes no {' and no '.join(sorted(options))}")
     from torch._dynamo.backends.common import aot_autograd
     from torch._functorch.partitioners import min_cut_rematerialization_partition
+    from torch._inductor import list_mode_options
 
+    list_mode_options(options.pop("mode", None))  # raises for a word that is none
+    for name in options.pop("options", None) or options:
+        raise RuntimeError(f"Unexpected optimization option {name}, known options are []")
     compiler = aot_autograd(
         fw_compiler=_compile,
         partition_fn=min_cut_rematerialization_partition,

@@ -178,10 +178,41 @@ def test_a_number_is_counted_once_where_the_rest_runs_call_by_call(device: torch
     assert count.item() == 1
 
 
-@pytest.mark.parametrize("options", [{"mode": "max-autotune"}, {"options": {"fast": True}}], ids=["mode", "options"])
-def test_options_are_refused(options: dict[str, Any], device: torch.device) -> None:
-    with pytest.raises(Exception, match="ValueError: backend 'pjrt' takes no"):
+@pytest.mark.parametrize("options", [{"mode": "fastest"}, {"options": {"fast": True}}], ids=["mode", "options"])
+def test_unknown_options_are_errors(options: dict[str, Any], device: torch.device) -> None:
+    with pytest.raises(RuntimeError, match="Unrecognized mode=fastest|Unexpected optimization option fast"):
         compiled(lambda x: x + 1, **options)(torch.ones(2, device=device))
+
+
+@pytest.mark.parametrize("mode", torch._inductor.list_mode_options())
+def test_modes_of_pytorch_are_taken(mode: str, device: torch.device) -> None:
+    assert compiled(lambda x: x + 1, mode=mode)(torch.ones(2, device=device)).tolist() == [2, 2]
+
+
+WITHOUT_BACKEND = """
+import sys, torch
+assert "torch._dynamo" not in sys.modules, "importing torch loads Dynamo"
+
+@torch.compile
+def early(x):
+    return x.sin() + 1
+
+model = torch.compile(torch.nn.Linear(2, 2, device="{name}"), mode="reduce-overhead")
+named = torch.compile(lambda x: x.cos(), backend="{name}")
+x = torch.zeros(2, device="{name}")
+print(early(x).tolist(), early(x.cpu()).tolist(), named(x).tolist(), model(x).device.type)
+import torch_pjrt
+assert sum(str(e["operator"]).startswith("compiled ") for e in torch_pjrt.compile_log()) == 3
+counters = torch._dynamo.utils.counters["inductor"]
+print(counters["fxgraph_cache_miss"] + counters["fxgraph_cache_hit"])
+"""
+
+
+@pytest.mark.parametrize("name", ["pjrt", "tpu"])
+def test_no_backend_has_to_be_named(name: str, run_python: Any) -> None:
+    """Whatever the device is called; a function on the CPU is inductor's, as ever."""
+    done = run_python(WITHOUT_BACKEND.format(name=name), check=True, TORCH_PJRT_DEVICE_NAME=name)
+    assert done.stdout.splitlines() == [f"[1.0, 1.0] [1.0, 1.0] [1.0, 1.0] {name}", "1"]
 
 
 @pytest.mark.parametrize("make", [torch.optim.AdamW, torch.optim.SGD, torch.optim.Adagrad], ids=lambda m: m.__name__)
