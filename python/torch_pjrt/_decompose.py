@@ -7,9 +7,9 @@ Python is not touched. Everything that crosses the border is None, bool, int, fl
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -189,6 +189,37 @@ def _random() -> dict[Any, Callable[..., Tensor]]:
 
 def _is_view(op: torch._ops.OpOverload) -> bool:
     return any(r.alias_info is not None and not r.alias_info.is_write for r in op._schema.returns)
+
+
+class View(NamedTuple):
+    """One step from a tensor to a view of it."""
+
+    op: Callable[..., Any]
+    args: tuple[Any, ...]  # but the first one
+    kwargs: dict[str, Any]
+
+
+def base_of(node: torch.fx.Node) -> tuple[torch.fx.Node, tuple[View, ...]]:
+    """What the node is a view of, and the way from there."""
+
+    def is_view(node: torch.fx.Node) -> bool:
+        if node.op != "call_function" or not isinstance(node.args[0] if node.args else None, torch.fx.Node):
+            return False
+        if isinstance(node.target, torch._ops.OpOverload):
+            return _is_view(node.target)
+        return is_view(node.args[0])  # an item of several views
+
+    views: list[View] = []
+    while is_view(node):
+        views.append(View(node.target, node.args[1:], dict(node.kwargs)))
+        node = node.args[0]
+    return node, tuple(reversed(views))
+
+
+def view(base: Tensor, way: Sequence[View]) -> Tensor:
+    for step in way:
+        base = step.op(base, *step.args, **step.kwargs)
+    return base
 
 
 def _name(op: torch._ops.OpOverload) -> str:

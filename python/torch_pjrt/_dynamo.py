@@ -83,4 +83,4 @@ def default(gm: Any, example_inputs: Sequence[Any], **options: Any) -> Callable[
     if any(isinstance(value, torch.Tensor) and value.device.type == device_name() for value in values):
         return compiler.backend(gm, example_inputs, **options)
     inductor = torch._TorchCompileInductorWrapper(options.get("mode"), options.get("options"), None)
-    return inductor(gm, example_inputs)  # type: ignore[no-any-return]
+    return inductor(gm, example_inputs)

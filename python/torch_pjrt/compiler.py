@@ -21,6 +21,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from torch_pjrt import _decompose, _sizes, bounded
+
 __all__ = ["backend"]
 
 
@@ -43,19 +45,32 @@ def backend(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], **options: 
     list_mode_options(options.pop("mode", None))  # raises for a word that is none
     for name in options.pop("options", None) or options:
         raise RuntimeError(f"Unexpected optimization option {name}, known options are []")
-    compiler = aot_autograd(
-        fw_compiler=_compile,
+    dynamic = _sizes.is_dynamic(example_inputs)
+    most: dict[Any, int] = _sizes.limits() if dynamic else {}
+    padded: dict[str, _sizes.Layout] = {}
+
+    def compiler(kind: str) -> Callable[..., Any]:
+        def compile(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[[list[Any]], Sequence[Any]]:
+            changing = _sizes.is_dynamic(example_inputs)
+            return _boxed(_Function(gm, _sizes.Sizes(kind, most, padded, gm.graph) if changing else None))
+
+        return compile
+
+    return aot_autograd(
+        fw_compiler=compiler("forward"),
+        bw_compiler=compiler("backward"),
+        inference_compiler=compiler("inference"),
+        decompositions=bounded.decompositions() if dynamic else None,
         partition_fn=min_cut_rematerialization_partition,
         keep_inference_input_mutations=True,
-    )
-    return compiler(gm, example_inputs)
+    )(gm, example_inputs)
 
 
 @dataclass(frozen=True)
 class _Program:
     """A graph for arguments of certain sizes, in the core.
 
-    Values are counted through: the arguments, what the host computes, the constants, what the program computes.
+    Values are counted through: the arguments, what the host computes, the constants, sizes, what the program computes.
     """
 
     number: int  # of torch.ops.tpj.run_traced
@@ -64,21 +79,11 @@ class _Program:
     takes: tuple[int, ...]  # which values
     uploads: tuple[int, ...]  # which of these are tensors on the CPU, no numbers
     results: tuple[int, ...]  # which values
-    views: tuple[tuple[int, tuple[_View, ...]], ...]  # of which result, and the way to it
+    views: tuple[tuple[int, tuple[_decompose.View, ...]], ...]  # of which result, and the way to it
     device: torch.device
 
 
-class _View(NamedTuple):
-    """One step from a tensor to a view of it."""
-
-    op: Callable[..., Any]
-    args: tuple[Any, ...]  # but the first one
-    kwargs: dict[str, Any]
-
-
-def _compile(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[[list[Any]], Sequence[Any]]:
-    function = _Function(gm, example_inputs)
-
+def _boxed(function: _Function) -> Callable[[list[Any]], Sequence[Any]]:
     def call(args: list[Any]) -> Sequence[Any]:
         return function(args)
 
@@ -89,41 +94,59 @@ def _compile(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callabl
 class _Function:
     """One graph of AOTAutograd, called with a list of arguments, which is emptied."""
 
-    def __init__(self, gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> None:
+    def __init__(self, gm: torch.fx.GraphModule, sizes: _sizes.Sizes | None) -> None:
         self.gm = gm
-        self.is_dynamic = any(
-            isinstance(x, torch.SymInt)
-            or (isinstance(x, Tensor) and any(isinstance(n, torch.SymInt) for n in (*x.shape, *x.stride())))
-            for x in example_inputs
-        )
-        self.programs: dict[Any, _Program | None] = {}  # None: call by call
+        self.sizes = sizes
+        self.programs: dict[Any, tuple[_Program, _sizes.AtBounds | None]] = {}
+        self.calls: dict[Any, tuple[_Program, _sizes.Call] | None] = {}  # by sizes; None: call by call
 
     def __call__(self, args: list[Any]) -> Sequence[Any]:
-        key = None
-        if self.is_dynamic:
-            key = tuple((x.shape, x.stride()) if isinstance(x, Tensor) else x for x in args)
-        program = self.programs.get(key)
-        return self._first(key, args) if program is None else _run(program, args)
+        key = () if self.sizes is None else self.sizes.values(args)
+        call = self.calls.get(key)
+        return self._first(key, args) if call is None else _run(*call, args)
 
-    def _first(self, key: Any, args: list[Any]) -> Sequence[Any]:
-        from torch_pjrt._decompose import Untraceable
-
+    def _first(self, key: tuple[Any, ...], args: list[Any]) -> Sequence[Any]:
         flat = list(args)
         args.clear()
-        if key not in self.programs:
+        if key not in self.calls:
             numbers = [(x, x.clone()) for x in flat if isinstance(x, Tensor) and x.device.type == "cpu"]
             try:
-                program = _trace(self.gm, flat)
-                weakref.finalize(self, _drop, program.number)
-                results = _run(program, list(flat))
-                self.programs[key] = program
+                call = self._bounded(key, flat)
+                if call is None:
+                    if self.sizes is not None:
+                        self.sizes.exact(flat, key)
+                    call = self._program(key, flat, None)[0], _sizes.Call()
+                results = _run(*call, list(flat))
+                self.calls[key] = call
                 return results
-            except (NotImplementedError, Untraceable) as error:
+            except (NotImplementedError, _decompose.Untraceable) as error:
                 warnings.warn(f"torch.compile: a graph runs call by call on the device: {error}", stacklevel=2)
-                self.programs[key] = None
+                self.calls[key] = None
                 for number, before in numbers:  # which the host's part may have counted up
                     number.copy_(before)
         return self.gm(*flat)
+
+    def _bounded(self, values: tuple[Any, ...], args: list[Any]) -> tuple[_Program, _sizes.Call] | None:
+        """The call of a program for all sizes up to a bound; None where there has to be one for these sizes alone."""
+        if self.sizes is None or not self.sizes.has_rules:
+            return None
+        at = _sizes.AtBounds(self.sizes, values)
+        try:
+            program, made = self._program(("at", *at.bounds.values()), args, at)
+        except Exception as error:  # a rule's own mistake is no reason to stop: the program of one size is right
+            self.sizes.has_rules = False
+            warnings.warn(f"torch.compile: each size compiles {_first_name(self.gm)} anew: {error}", stacklevel=2)
+            return None
+        assert made is not None
+        return program, made.call(values)
+
+    def _program(
+        self, key: tuple[Any, ...], args: list[Any], at: _sizes.AtBounds | None
+    ) -> tuple[_Program, _sizes.AtBounds | None]:
+        if key not in self.programs:
+            self.programs[key] = _trace(self.gm, args, at), at
+            weakref.finalize(self, _drop, self.programs[key][0].number)
+        return self.programs[key]
 
 
 def _drop(number: int) -> None:
@@ -132,46 +155,67 @@ def _drop(number: int) -> None:
     _C.drop_traced(number)
 
 
-def _run(program: _Program, args: list[Any]) -> Sequence[Any]:
+def _run(program: _Program, call: _sizes.Call, args: list[Any]) -> Sequence[Any]:
     values = list(args)
+    given = list(args) if call.aliases else []
     args.clear()
+    for i, is_compact, bound in call.inputs:
+        values[i] = _sizes.prepare(values[i], is_compact, bound)
     if program.host is not None:
         values.extend(program.host(*values))
     values.extend(program.constants)
+    values.extend(call.numbers)
     tensors = [values[i] for i in program.takes]
     for i in program.uploads:
         tensors[i] = tensors[i].to(program.device)
     values.extend(torch.ops.tpj.run_traced.default(program.number, tensors))
     results = [values[i] for i in program.results]
     for i, views in program.views:
-        for view in views:
-            results[i] = view.op(results[i], *view.args, **view.kwargs)
+        results[i] = _decompose.view(results[i], views)
+    for i, size, strides in call.outputs:
+        results[i] = results[i].as_strided(size, strides)
+    for i, of_argument, which, views in call.aliases:
+        results[i] = _decompose.view(given[which] if of_argument else results[which], views)
+    for i, number in call.sizes:
+        results[i] = number
     return results
 
 
-def _trace(gm: torch.fx.GraphModule, args: Sequence[Any]) -> _Program:
-    """The graph with these sizes in operators that have rows; nothing is computed on the device."""
+def _trace(gm: torch.fx.GraphModule, args: Sequence[Any], at: _sizes.AtBounds | None) -> _Program:
+    """The graph with these sizes, or at the bounds, in operators that have rows; nothing is computed on the device."""
     from torch.fx.experimental.proxy_tensor import make_fx
 
-    from torch_pjrt import _C, _decompose
+    from torch_pjrt import _C
 
     for node in gm.graph.nodes:
         if isinstance(node.target, torch._ops.HigherOrderOperator):
             raise _decompose.Untraceable(f"{node.target.name()} has no program")
     split = _split(gm)
     like = [_like(x) for x in (*args, *split.examples)]
+    run: Callable[..., Any] = torch.fx.Interpreter(split.device).run
+    if at is not None:
+        count = len(like)
+        like = at.likes(split.device.graph, like)
+        like += [torch.zeros((), dtype=dtype) for _, dtype in at.wanted]
+
+        def run(*flat: Any) -> Any:
+            return at.run(split.device.graph, flat[:count], flat[count:])
+
     with torch.no_grad(), torch.fx.traceback.preserve_node_meta():
         table = _decompose._table() | _decompose._random()
-        traced = make_fx(torch.fx.Interpreter(split.device).run, decomposition_table=table)(*like)
+        traced = make_fx(run, decomposition_table=table)(*like)
     graph = traced.graph
     constants: list[Any] = list(split.constants)
 
     def place(kind: str, which: int) -> int:
         """The number of a value."""
         before = {"argument": 0, "host": len(args), "constant": len(args) + split.from_host}
-        return before.get(kind, len(args) + split.from_host + len(constants)) + which
+        before["number"] = before["constant"] + len(constants)
+        return before.get(kind, before["number"] + numbers) + which
 
-    found = [("argument", i) for i in range(len(args))] + split.takes
+    numbers = 0 if at is None else len(at.wanted)
+    changing = set() if at is None else {output[0] for output in at.outputs}
+    found = [("argument", i) for i in range(len(args))] + split.takes + [("number", i) for i in range(numbers)]
     nodes = [n for n in graph.nodes if n.op == "placeholder"]
     inputs = {
         node: (kind, which)
@@ -185,12 +229,12 @@ def _trace(gm: torch.fx.GraphModule, args: Sequence[Any]) -> _Program:
     output = next(n for n in graph.nodes if n.op == "output")
     computed: dict[torch.fx.Node, int] = {}
     results: list[tuple[str, int]] = []
-    views: list[tuple[int, tuple[_View, ...]]] = []
+    views: list[tuple[int, tuple[_decompose.View, ...]]] = []
     for original, value in zip(split.outputs, output.args[0], strict=True):
         if original is not None:
             results.append(original)
         elif isinstance(value, torch.fx.Node):
-            base, way = _base(value)
+            base, way = _decompose.base_of(value) if len(results) not in changing else (value, ())
             if way:
                 views.append((len(results), way))
             results.append(inputs.get(base) or ("result", computed.setdefault(base, len(computed))))
@@ -228,24 +272,6 @@ def _like(value: Any) -> Any:
         return value
     device = "cpu" if value.device.type == "cpu" and value.dim() == 0 else "meta"
     return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=device)
-
-
-def _base(node: torch.fx.Node) -> tuple[torch.fx.Node, tuple[_View, ...]]:
-    """What the node is a view of, and the way from there."""
-    from torch_pjrt._decompose import _is_view
-
-    def is_view(node: torch.fx.Node) -> bool:
-        if node.op != "call_function" or not isinstance(node.args[0] if node.args else None, torch.fx.Node):
-            return False
-        if isinstance(node.target, torch._ops.OpOverload):
-            return _is_view(node.target)
-        return is_view(node.args[0])  # an item of several views
-
-    views: list[_View] = []
-    while is_view(node):
-        views.append(_View(node.target, node.args[1:], dict(node.kwargs)))
-        node = node.args[0]
-    return node, tuple(reversed(views))
 
 
 class _Split(NamedTuple):

@@ -27,7 +27,7 @@ def compiled(f: Callable[..., Any], **options: Any) -> Callable[..., Any]:
 
 
 def newest(pjrt: ModuleType) -> float:
-    return max((entry["started"] for entry in pjrt.compile_log()), default=0.0)
+    return max((entry["started"] for entry in pjrt.compile_log()), default=-1.0)
 
 
 def programs(pjrt: ModuleType, after: float) -> int:
@@ -180,7 +180,7 @@ def test_a_number_is_counted_once_where_the_rest_runs_call_by_call(device: torch
 
 @pytest.mark.parametrize("options", [{"mode": "fastest"}, {"options": {"fast": True}}], ids=["mode", "options"])
 def test_unknown_options_are_errors(options: dict[str, Any], device: torch.device) -> None:
-    with pytest.raises(RuntimeError, match="Unrecognized mode=fastest|Unexpected optimization option fast"):
+    with pytest.raises(RuntimeError, match=r"Unrecognized mode=fastest|Unexpected optimization option fast"):
         compiled(lambda x: x + 1, **options)(torch.ones(2, device=device))
 
 
