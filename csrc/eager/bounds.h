@@ -4,6 +4,8 @@
 
 #include <ATen/core/stack.h>
 
+#include <optional>
+
 #include "lower/row.h"
 
 namespace tpj::eager {
@@ -11,5 +13,8 @@ namespace tpj::eager {
 // True when some position is certainly or possibly out of range: the caller lets the CPU's kernel judge and word it.
 // Errs on that side (a negative position counts as suspicious where only some operators take it).
 bool suspicious_positions(lower::Positions kind, const c10::IValue* args);
+
+// The same of one index tensor: some value is not in [low, high) and is not `also`.
+bool has_outside(const at::Tensor& index, int64_t low, int64_t high, std::optional<int64_t> also);
 
 }  // namespace tpj::eager

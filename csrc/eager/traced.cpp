@@ -6,6 +6,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "eager/bounds.h"
 #include "eager/kernels.h"
 #include "eager/register.h"
 #include "exec/run.h"
@@ -99,6 +100,8 @@ void drop_traced(int64_t number) {
 }
 
 void register_traced(torch::Library& lib) {
+  lib.def("has_outside(Tensor index, int low, int high, int? also) -> bool");
+  lib.impl("has_outside", c10::DispatchKey::CompositeExplicitAutograd, &has_outside);
   lib.def("run_traced(int function, Tensor[] inputs) -> Tensor[]");
   lib.impl("run_traced", c10::DispatchKey::CompositeExplicitAutograd, &run);
   // Who calls it has done what autograd wants.

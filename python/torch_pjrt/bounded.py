@@ -66,7 +66,9 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
         aten.native_group_norm,
         aten.linalg_vector_norm,
     ]
-    return dict(core_aten_decompositions()) | dict(get_decompositions(more))
+    whole = (aten.nll_loss_forward, aten.nll_loss_backward, aten.nll_loss2d_forward, aten.nll_loss2d_backward)
+    table = dict(core_aten_decompositions()) | dict(get_decompositions(more))
+    return {op: f for op, f in table.items() if getattr(op, "overloadpacket", None) not in whole}
 
 
 class _Merged(Untraceable):
@@ -832,6 +834,33 @@ class Bounded:
         )
         dims = [x.dims, weight.dims, grad.dims[1:2]]
         return [Value(r, d) if isinstance(r, Tensor) else None for r, d in zip(results, dims, strict=True)]
+
+    # Losses.
+
+    def targets(self, x: Value, target: Value, ignore: int) -> tuple[Tensor, Tensor]:
+        """Padding is what the loss ignores."""
+        classes = 1 if len(x.dims) > 1 else 0
+        if _is_dynamic(x.dims[classes]):
+            self.refuse("the number of classes changes")
+        self.join([x.dims[:classes] + x.dims[classes + 1 :], target.dims])
+        others = [i for i in range(len(x.dims)) if i != classes]
+        return self.masked(x, others, 0), self.masked(target, range(len(target.dims)), ignore)
+
+    def op_nll_loss_forward(self, node: torch.fx.Node, args: list[Any], kwargs: dict[str, Any]) -> list[Value]:
+        x, target, weight, reduction, ignore = args
+        made = node.target(*self.targets(x, target, ignore), weight and weight.tensor, reduction, ignore)
+        return [Value(made[0], () if reduction else target.dims), Value(made[1], ())]
+
+    op_nll_loss2d_forward = op_nll_loss_forward
+
+    def op_nll_loss_backward(self, node: torch.fx.Node, args: list[Any], kwargs: dict[str, Any]) -> Value:
+        grad, x, target, weight, reduction, ignore, total = args
+        full = self.masked(grad, range(len(grad.dims)), 0)
+        given = self.targets(x, target, ignore)
+        made = node.target(full, *given, weight and weight.tensor, reduction, ignore, total.tensor)
+        return self.result(node, made, x.dims)
+
+    op_nll_loss2d_backward = op_nll_loss_backward
 
     # By position.
 

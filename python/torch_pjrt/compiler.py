@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from torch_pjrt import _decompose, _sizes, bounded
+from torch_pjrt import _decompose, _positions, _sizes, bounded
 
 __all__ = ["backend"]
 
@@ -97,18 +97,21 @@ class _Function:
     def __init__(self, gm: torch.fx.GraphModule, sizes: _sizes.Sizes | None) -> None:
         self.gm = gm
         self.sizes = sizes
+        self.positions = _positions.find(gm.graph)
         self.programs: dict[Any, tuple[_Program, _sizes.AtBounds | None]] = {}
         self.calls: dict[Any, tuple[_Program, _sizes.Call] | None] = {}  # by sizes; None: call by call
 
     def __call__(self, args: list[Any]) -> Sequence[Any]:
         key = () if self.sizes is None else self.sizes.values(args)
         call = self.calls.get(key)
-        return self._first(key, args) if call is None else _run(*call, args)
+        if call is None or _positions.suspicious(self.positions, args):
+            return self._first(key, args)
+        return _run(*call, args)
 
     def _first(self, key: tuple[Any, ...], args: list[Any]) -> Sequence[Any]:
         flat = list(args)
         args.clear()
-        if key not in self.calls:
+        if key not in self.calls and not _positions.suspicious(self.positions, flat):
             numbers = [(x, x.clone()) for x in flat if isinstance(x, Tensor) and x.device.type == "cpu"]
             try:
                 call = self._bounded(key, flat)

@@ -296,3 +296,35 @@ def newest_function() -> int:
     number = _C.add_traced("nothing", 0, ((), ()))
     _C.drop_traced(number)
     return number - 1
+
+
+ROWS = torch.arange(12.0).view(6, 2)
+
+OUT_OF_RANGE: dict[str, tuple[Callable[[Tensor], Tensor], int]] = {
+    "embedding": (lambda i: F.embedding(i.flatten(), ROWS.to(i.device)), 6),
+    "cross_entropy": (lambda i: F.cross_entropy(ROWS.to(i.device)[:3], i.flatten(), ignore_index=-1), 2),
+    "nll_loss2d": (lambda i: F.nll_loss(ROWS.to(i.device)[:3, :, None, None], i[:, None], ignore_index=-1), 2),
+    "gather": (lambda i: ROWS.to(i.device).gather(1, i[:, :1]), 2),
+    "index": (lambda i: ROWS.to(i.device)[i], 6),
+    "index_select": (lambda i: ROWS.to(i.device).index_select(0, i.view(-1)), 6),
+    "scatter": (lambda i: ROWS.to(i.device).scatter(1, i[:, :1], 5.0), 2),
+    "index_add": (lambda i: ROWS.to(i.device).index_add(0, i.flatten(), ROWS[:3].to(i.device)), 6),
+}
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("name", OUT_OF_RANGE)
+def test_positions_out_of_range_are_errors(name: str, dynamic: bool, device: torch.device) -> None:
+    """PyTorch's own, as in eager; and the next call is right again."""
+    f, size = OUT_OF_RANGE[name]
+    good, bad = torch.tensor([[0], [1], [1]]), torch.tensor([[0], [size], [1]])
+    whole = compiled(f, fullgraph=True)
+    if dynamic:
+        whole(good[:2].to(device)) if name in ("embedding", "gather", "index", "index_select", "scatter") else None
+    for _ in range(2):
+        torch.testing.assert_close(whole(good.to(device)).cpu(), f(good))
+        with pytest.raises((IndexError, RuntimeError)) as mine:
+            whole(bad.to(device))
+        with pytest.raises((IndexError, RuntimeError)) as theirs:
+            f(bad)
+        assert (type(mine.value), str(mine.value)) == (type(theirs.value), str(theirs.value))
