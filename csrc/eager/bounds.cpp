@@ -87,7 +87,8 @@ bool suspicious_positions(lower::Positions kind, const c10::IValue* args) {
 }
 
 bool has_outside(const at::Tensor& index, int64_t low, int64_t high, std::optional<int64_t> also) {
-  return runtime::client().caps().host_visible_buffers && outside(index, {low, high, also.value_or(0), also.has_value()});
+  return runtime::client().caps().host_visible_buffers &&
+         outside(index, {low, high, also.value_or(0), also.has_value()});
 }
 
 }  // namespace tpj::eager

@@ -16,7 +16,7 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 __version__ = "0.1.0"
@@ -30,6 +30,7 @@ __all__ = [
     "no_compile",
     "reset_stats",
     "set_flag",
+    "stablehlo",
     "stats",
     "target",
     "versions",
@@ -188,6 +189,29 @@ def explain_compiles(form: str = "text") -> str:
     if form != "text":
         raise ValueError(f"explain_compiles: form must be text, json or html, got {form!r}")
     return "\n".join([summary, _page.columns(rows, head)])
+
+
+def stablehlo(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> str:
+    """The StableHLO module of one call of a function, as this process's device would compile it whole.
+
+    Nothing runs and nothing is compiled: the tensors may be real, fake or on ``meta``. In-place writes, backward passes
+    and optimizer steps are part of the module; a function that ``torch.compile`` made is taken as it was before.
+
+    Raises:
+        NotImplementedError: the function calls an operator that the device has no program for.
+        DataDependentOutputException: the function reads a value, for example by ``.item()``.
+
+    Example:
+        >>> print(torch_pjrt.stablehlo(lambda x: x @ x, torch.ones(2, 2)))
+        ... "stablehlo.dot_general"(%0, %0) ...
+    """
+    from torch_pjrt import _discovery, _record
+
+    for wrapped in ("_orig_mod", "_torchdynamo_orig_callable"):
+        function = getattr(function, wrapped, function)
+    name = getattr(function, "__name__", type(function).__name__)
+    recording = _record.record(function, args, kwargs, device_name())
+    return str(recording.lower(name, _discovery.choose().capabilities)["text"])
 
 
 @contextlib.contextmanager

@@ -328,3 +328,19 @@ def test_positions_out_of_range_are_errors(name: str, dynamic: bool, device: tor
         with pytest.raises((IndexError, RuntimeError)) as theirs:
             f(bad)
         assert (type(mine.value), str(mine.value)) == (type(theirs.value), str(theirs.value))
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, torch.compile], ids=["function", "compiled"])
+def test_a_function_as_stablehlo(wrap: Any, pjrt: ModuleType) -> None:
+    before = pjrt.stats()["compiles"]
+    text = pjrt.stablehlo(wrap(lambda x, w: (x @ w).tanh().sum()), torch.empty(2, 3, device="meta"), torch.ones(3, 4))
+    assert pjrt.stats()["compiles"] == before
+    for part in ("tensor<2x3xf32>", "tensor<3x4xf32>", "stablehlo.dot_general", "stablehlo.tanh", "stablehlo.reduce"):
+        assert part in text
+    module = nn.Linear(3, 4)
+    assert "tensor<4x3xf32>" in pjrt.stablehlo(wrap(module), torch.ones(2, 3))
+
+
+def test_a_value_that_is_read_has_no_stablehlo(pjrt: ModuleType) -> None:
+    with pytest.raises(torch._subclasses.fake_tensor.DataDependentOutputException):
+        pjrt.stablehlo(lambda x: x * x.sum().item(), torch.ones(2))
