@@ -1,6 +1,6 @@
 """Positions that a compiled function takes from its arguments: no program can raise, so they are looked at before.
 
-As in eager (``csrc/eager/bounds``), and under the same condition: the values are ready, in memory that the host can see.
+As in eager (``csrc/eager/bounds``), and under the same condition: the values are ready, in memory that the host sees.
 """
 
 from __future__ import annotations
