@@ -72,6 +72,6 @@ def _origin(node: torch.fx.Node) -> torch.fx.Node:
         node, way = _decompose.base_of(node)
         target = node.target
         if isinstance(target, torch._ops.OpOverload) and target._schema.name.removeprefix("aten::") in same:
-            node = node.args[0]  # type: ignore[assignment]
+            node = node.args[0]
         elif not way:
             return node
