@@ -19,6 +19,7 @@ WORKLOADS = {
     "operators": "microseconds of common operators at three sizes, against JAX's jitted function",
     "compile": "seconds to compile each operator",
     "compiled": "training steps through torch.compile against strict eager and torch CPU",
+    "sizes": "a compiled model for all lengths up to a bound against one for the longest alone",
     "fused": "fused eager against strict and torch CPU: a chain, training steps, first steps, graphs that run once",
     "models": "milliseconds of a training step, against torch CPU",
     "memory": "peak memory of a GPT step; resident memory over 2,000 MLP steps",
@@ -26,7 +27,7 @@ WORKLOADS = {
 }
 # What one call costs, in the mode where it runs by itself.
 STRICT = {"dispatch", "operators", "compile"}
-BY_DEFAULT = ["dispatch", "operators", "compile", "fused", "compiled", "models", "memory"]
+BY_DEFAULT = ["dispatch", "operators", "compile", "fused", "compiled", "sizes", "models", "memory"]
 
 
 def main() -> int:
