@@ -69,6 +69,7 @@ class Sizes:
         self, kind: str, most: dict[sympy.Symbol, int], padded: dict[str, Layout], graph: torch.fx.Graph
     ) -> None:
         self.most = most
+        self.is_forward = kind == "forward"
         self.padded = padded
         self.has_rules = True
         self.placeholders = [n for n in graph.nodes if n.op == "placeholder"]
@@ -115,6 +116,12 @@ class Sizes:
             return self.most[symbol]
         above = 1 << max(value - 1, 15).bit_length()
         return above * 3 // 4 if 16 < value <= above * 3 // 4 else above
+
+    def give_up(self) -> None:
+        """What this graph saves has the sizes that it says."""
+        self.has_rules = False
+        if self.is_forward:
+            self.padded.clear()
 
     def exact(self, args: list[Any], values: tuple[Any, ...]) -> None:
         """Gives what was saved padded the shape that the graph says."""

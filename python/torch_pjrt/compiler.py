@@ -125,6 +125,8 @@ class _Function:
             except (NotImplementedError, _decompose.Untraceable) as error:
                 warnings.warn(f"torch.compile: a graph runs call by call on the device: {error}", stacklevel=2)
                 self.calls[key] = None
+                if self.sizes is not None:
+                    self.sizes.give_up()
                 for number, before in numbers:  # which the host's part may have counted up
                     number.copy_(before)
         return self.gm(*flat)
@@ -137,7 +139,7 @@ class _Function:
         try:
             program, made = self._program(("at", *at.bounds.values()), args, at)
         except Exception as error:  # a rule's own mistake is no reason to stop: the program of one size is right
-            self.sizes.has_rules = False
+            self.sizes.give_up()
             warnings.warn(f"torch.compile: each size compiles {_first_name(self.gm)} anew: {error}", stacklevel=2)
             return None
         assert made is not None
