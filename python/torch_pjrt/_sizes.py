@@ -123,13 +123,14 @@ class Sizes:
         if self.is_forward:
             self.padded.clear()
 
-    def exact(self, args: list[Any], values: tuple[Any, ...]) -> None:
-        """Gives what was saved padded the shape that the graph says."""
+    def exact(self, values: tuple[Any, ...]) -> tuple[tuple[int, tuple[int, ...]], ...]:
+        """Arguments that were saved padded, and the shapes that the graph says they have."""
         now = dict(zip(self.sources, values, strict=True))
-        for i, (node, layout) in enumerate(zip(self.placeholders, self.layouts, strict=True)):
-            if layout:
-                shape = [bounded.expression(n).subs(now) for n in node.meta["val"].shape]
-                args[i] = args[i].reshape([int(n) for n in shape])
+        return tuple(
+            (i, tuple(int(bounded.expression(n).subs(now)) for n in node.meta["val"].shape))
+            for i, (node, layout) in enumerate(zip(self.placeholders, self.layouts, strict=True))
+            if layout
+        )
 
 
 class Call(NamedTuple):
@@ -140,6 +141,7 @@ class Call(NamedTuple):
     outputs: tuple[tuple[int, tuple[int, ...], tuple[int, ...]], ...] = ()  # which result, real sizes and strides
     sizes: tuple[tuple[int, int | float | bool], ...] = ()  # which result, a number
     aliases: tuple[tuple[int, bool, int, tuple[View, ...]], ...] = ()  # which result, of which argument or result
+    shapes: tuple[tuple[int, tuple[int, ...]], ...] = ()  # which argument, the shape for a program of one size
 
 
 class AtBounds:
@@ -147,8 +149,8 @@ class AtBounds:
 
     def __init__(self, sizes: Sizes, values: tuple[Any, ...]) -> None:
         self.sizes = sizes
-        self.now = dict(zip(sizes.sources, values, strict=True))
-        self.bounds = {s: sizes.bound(s, n) for s, n in self.now.items() if s in sizes.of_tensors}
+        now = zip(sizes.sources, values, strict=True)
+        self.bounds = {s: sizes.bound(s, n) for s, n in now if s in sizes.of_tensors}
         self.wanted: list[tuple[Any, torch.dtype]] = []
         self.inputs: list[tuple[int, bool, tuple[int, ...]]] = []
         self.outputs: list[tuple[int, Any, list[int], tuple[int, ...] | None]] = []

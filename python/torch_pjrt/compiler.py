@@ -31,7 +31,7 @@ def backend(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], **options: 
 
     Forward and backward are a program each, split by PyTorch's min-cut partitioner; inputs that are written in place
     are written by the program. A graph with an operator that the device has no program for runs call by call, with one
-    warning. Each new size of an input is a new program.
+    warning. Sizes that change are one program up to a bound (``torch_pjrt/bounded.py``).
 
     PyTorch's modes are taken and change nothing: a graph is one program, and the plugin's compiler has no search.
 
@@ -116,9 +116,9 @@ class _Function:
             try:
                 call = self._bounded(key, flat)
                 if call is None:
-                    if self.sizes is not None:
-                        self.sizes.exact(flat, key)
-                    call = self._program(key, flat, None)[0], _sizes.Call()
+                    shapes = () if self.sizes is None else self.sizes.exact(key)
+                    exact = _shaped(list(flat), shapes)
+                    call = self._program(key, exact, None)[0], _sizes.Call(shapes=shapes)
                 results = _run(*call, list(flat))
                 self.calls[key] = call
                 return results
@@ -129,7 +129,7 @@ class _Function:
                     self.sizes.give_up()
                 for number, before in numbers:  # which the host's part may have counted up
                     number.copy_(before)
-        return self.gm(*flat)
+        return self.gm(*_shaped(flat, () if self.sizes is None else self.sizes.exact(key)))
 
     def _bounded(self, values: tuple[Any, ...], args: list[Any]) -> tuple[_Program, _sizes.Call] | None:
         """The call of a program for all sizes up to a bound; None where there has to be one for these sizes alone."""
@@ -154,6 +154,12 @@ class _Function:
         return self.programs[key]
 
 
+def _shaped(values: list[Any], shapes: Sequence[tuple[int, tuple[int, ...]]]) -> list[Any]:
+    for i, shape in shapes:
+        values[i] = values[i].reshape(shape)
+    return values
+
+
 def _drop(number: int) -> None:
     from torch_pjrt import _C
 
@@ -164,6 +170,7 @@ def _run(program: _Program, call: _sizes.Call, args: list[Any]) -> Sequence[Any]
     values = list(args)
     given = list(args) if call.aliases else []
     args.clear()
+    _shaped(values, call.shapes)
     for i, is_compact, bound in call.inputs:
         values[i] = _sizes.prepare(values[i], is_compact, bound)
     if program.host is not None:

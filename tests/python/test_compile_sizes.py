@@ -341,17 +341,18 @@ def test_a_program_for_each_size_is_said(device: torch.device) -> None:
             torch.testing.assert_close(compiled(mine).cpu(), x.sort(1)[0] * 2)
 
 
-def test_a_forward_graph_that_has_no_program_saves_what_it_says(
-    device: torch.device, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("refused", ["forward", "backward"])
+def test_one_of_two_graphs_has_a_program_for_each_size(
+    refused: str, device: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The backward graph does not take it for padded."""
+    """The backward graph takes what the forward graph has saved, padded or not, at every call."""
     from torch_pjrt import _sizes, compiler
 
     trace = compiler._trace
 
     def refuse(gm: Any, args: Any, at: _sizes.AtBounds | None) -> Any:
         program = trace(gm, args, at)
-        if at is not None and at.sizes.is_forward:
+        if at is not None and at.sizes.is_forward == (refused == "forward"):
             raise NotImplementedError("a row")
         return program
 
@@ -361,18 +362,19 @@ def test_a_forward_graph_that_has_no_program_saves_what_it_says(
     monkeypatch.setattr(compiler, "_trace", refuse)
     torch._dynamo.reset()
     compiled = torch.compile(f)
-    for n in (5, 7):
+
+    def step(n: int) -> None:
         x = torch.rand(3, n, 4)
         mine, theirs = x.to(device).requires_grad_(), x.clone().requires_grad_()
         torch._dynamo.mark_dynamic(mine, 1)
-        if n == 5:
-            with pytest.warns(UserWarning, match="each size compiles .*: a row"):
-                found = compiled(mine)
-        else:
-            found = compiled(mine)
-        found.backward()
+        compiled(mine).backward()
         f(theirs).backward()
         torch.testing.assert_close(mine.grad.cpu(), theirs.grad)
+
+    with pytest.warns(UserWarning, match="each size compiles .*: a row"):
+        step(5)
+    for n in (7, 5, 7):
+        step(n)
 
 
 def test_a_size_above_the_maximum_is_an_error(device: torch.device) -> None:
