@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
-from torch_pjrt import bounded
+from torch_pjrt import _rules, bounded
 from torch_pjrt._decompose import View, base_of
 
 __all__ = ["AtBounds", "Call", "Sizes", "is_dynamic", "limits", "prepare"]
@@ -159,7 +159,7 @@ class AtBounds:
 
     def likes(self, graph: torch.fx.Graph, args: Sequence[Any]) -> list[Any]:
         """The arguments at their bounds, without contents."""
-        run = bounded.Bounded(graph, self.bounds, None)
+        run = _rules.Rules(graph, self.bounds, None)
         likes = list(args)
         for i, (node, layout) in enumerate(zip(self.sizes.placeholders, self.sizes.layouts, strict=True)):
             if self.sizes.changing[i]:
@@ -172,7 +172,7 @@ class AtBounds:
 
     def run(self, graph: torch.fx.Graph, args: Sequence[Any], numbers: Sequence[Tensor] | None) -> list[Any]:
         """The graph's results at the bounds; None for numbers."""
-        run = bounded.Bounded(graph, self.bounds, numbers)
+        run = _rules.Rules(graph, self.bounds, numbers)
         placeholders = [n for n in graph.nodes if n.op == "placeholder"]
         given: list[Any] = []
         for i, (node, tensor) in enumerate(zip(placeholders, args, strict=True)):

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from torch_pjrt import _decompose, _positions, _sizes, bounded
+from torch_pjrt import _decompose, _positions, _rules, _sizes
 
 __all__ = ["backend"]
 
@@ -60,7 +60,7 @@ def backend(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], **options: 
         fw_compiler=compiler("forward"),
         bw_compiler=compiler("backward"),
         inference_compiler=compiler("inference"),
-        decompositions=bounded.decompositions() if dynamic else None,
+        decompositions=_rules.decompositions() if dynamic else None,
         partition_fn=min_cut_rematerialization_partition,
         keep_inference_input_mutations=True,
     )(gm, example_inputs)
