@@ -49,7 +49,7 @@ std::unique_ptr<exec::Program> compile(const Traced& f, const exec::Inputs& inpu
   for (const c10::IValue& v : arguments) tensors.push_back(v.toTensor());
   const torch::jit::Stack results = exec::lower_graph(lowering, f.graph, tensors, &find_form);
   std::unique_ptr<exec::Program> program = lowering.finish(results, arguments, stack);
-  program->is_whole = true;
+  program->runs_alone = true;
   return exec::complete(std::move(program), f.name, f.called.exchange(true) ? "other arguments" : "first call");
 }
 

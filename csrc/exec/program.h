@@ -73,7 +73,7 @@ struct Program {
   std::string text;               // StableHLO; empty when nothing is to compute (all results empty)
   bool is_heavy = false;          // a matrix product or a convolution: nothing before it becomes a part of it
   bool reads = false;             // some cell
-  bool is_whole = false;          // a compiled function: it runs by itself in fused eager, too
+  bool runs_alone = false;        // in fused eager, too: a compiled function, or double precision
   compile::CompileRecord record;  // why the call was lowered, and where
   std::vector<Param> params;
   std::vector<const BufferType*> outputs;

@@ -177,7 +177,7 @@ bool is_fused() { return flags().EAGER.front() == 'f' && !t_recording; }
 
 std::unique_ptr<Program> complete(std::unique_ptr<Program> lowered, std::string what, std::string reason) {
   lowered->record = {.what = std::move(what), .reason = std::move(reason), .where = compile::user_line()};
-  if ((!is_fused() || lowered->is_whole) && !lowered->text.empty()) lowered->executable();
+  if ((!is_fused() || lowered->runs_alone) && !lowered->text.empty()) lowered->executable();
   return lowered;
 }
 
@@ -210,7 +210,7 @@ void execute(const Program& program, Held& held, const Numbers& numbers, const c
 
 void run(const Program& program, Inputs& inputs, const c10::IValue* args, size_t n_args, Results* results) {
   const int device = inputs.device_or_current();
-  const bool fused = is_fused() && !program.is_whole;
+  const bool fused = is_fused() && !program.runs_alone;
   if (fused) make_room(device);
   Held outputs(program.outputs.size());
   if (!outputs.empty()) {
