@@ -12,6 +12,8 @@ void parse(const char* name, const std::string& text, std::string& out) {
   const bool fallback = name != std::string("FALLBACK") || text == "warn" || text == "silent" || text == "error";
   if (!known) fail(ErrorKind::kValue, "TORCH_PJRT_EAGER must be strict, fused or debug, got '", text, "'");
   if (!fallback) fail(ErrorKind::kValue, "TORCH_PJRT_FALLBACK must be warn, silent or error, got '", text, "'");
+  const bool sizes = name != std::string("SIZES") || text == "bounded" || text == "exact";
+  if (!sizes) fail(ErrorKind::kValue, "TORCH_PJRT_SIZES must be bounded or exact, got '", text, "'");
   out = text;
 }
 

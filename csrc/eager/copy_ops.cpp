@@ -6,6 +6,7 @@
 
 #include <cstring>
 
+#include "eager/changing.h"
 #include "eager/kernels.h"
 #include "exec/views.h"
 #include "runtime/cell.h"
@@ -108,11 +109,13 @@ void host_to_device(const at::Tensor& src, const at::Tensor& dst) {
   const BufferType* type = BufferType::intern(runtime::to_dtype(dst.scalar_type()), natural_dims(dst));
   runtime::translate([&] { check_dtype(runtime::client().caps().limits(), type->dtype); });
   cell_of(dst).store(runtime::upload(host.const_data_ptr(), type, dst.device().index()));
+  if (dst.numel() > 1) next_step();  // a batch, no number
 }
 
 }  // namespace
 
 at::Tensor host_view(const at::Tensor& src) {
+  next_step();
   const Cell& cell = cell_of(src);
   const BufferRef buffer = cell.load();
   const at::TensorOptions options = at::TensorOptions().dtype(src.scalar_type()).device(at::kCPU);
@@ -183,6 +186,7 @@ at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& dst) {
 }
 
 at::Scalar local_scalar_dense(const at::Tensor& self) {
+  next_step();
   TORCH_CHECK(self.numel() == 1, "a Tensor with ", self.numel(), " elements cannot be converted to Scalar");
   const auto* impl = self.unsafeGetTensorImpl();
   const BufferRef buffer = Cell::of(*impl)->load();

@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "compile/compiler.h"
+#include "eager/changing.h"
 #include "eager/kernels.h"
 #include "eager/register.h"
 #include "exec/run.h"
@@ -127,6 +128,12 @@ bool run_decomposed(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
     {
       const std::lock_guard lock(state().mutex);
       if (state().hopeless.contains(hash)) return false;
+    }
+    exec::Results results;
+    std::string why;
+    if (run_changing(op, *form, stack, n_args, &results, why)) {
+      exec::replace_arguments(stack, n_args, results);
+      return true;
     }
     const torch::jit::Stack originals(stack.end() - static_cast<std::ptrdiff_t>(n_args), stack.end());
     std::unique_ptr<exec::Program> made;

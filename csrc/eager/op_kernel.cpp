@@ -13,6 +13,7 @@
 #include "base/flags.h"
 #include "compile/compiler.h"
 #include "eager/bounds.h"
+#include "eager/changing.h"
 #include "runtime/device.h"
 #include "runtime/errors.h"
 #include "runtime/scalar_type.h"
@@ -440,7 +441,7 @@ void check_out_dtypes(const c10::OperatorHandle& op, const exec::Form& form, con
 }  // namespace
 
 std::unique_ptr<exec::Program> OpKernel::compile(const c10::OperatorHandle& op, const exec::Inputs& inputs,
-                                                 const torch::jit::Stack& stack) {
+                                                 const torch::jit::Stack& stack, const std::string& why) {
   check_overlap(form_, stack, n_args_);
   exec::Lowering lowering(name_, inputs.device_or_current(), runtime::client().caps().limits());
   const torch::jit::Stack arguments = meta_arguments(lowering, form_, inputs, stack);
@@ -448,20 +449,30 @@ std::unique_ptr<exec::Program> OpKernel::compile(const c10::OperatorHandle& op, 
   torch::jit::Stack returns = arguments;
   lowering.call(op, form_, returns, true);
   const torch::jit::Stack originals(stack.end() - static_cast<std::ptrdiff_t>(n_args_), stack.end());
-  return exec::complete(lowering.finish(returns, arguments, originals), name_, miss_reason(this, inputs, op, stack));
+  return exec::complete(lowering.finish(returns, arguments, originals), name_,
+                        miss_reason(this, inputs, op, stack) + why);
 }
 
-const exec::Program& OpKernel::program(const c10::OperatorHandle& op, exec::Inputs& inputs, torch::jit::Stack& stack) {
+const exec::Program* OpKernel::program(const c10::OperatorHandle& op, exec::Inputs& inputs, torch::jit::Stack& stack,
+                                       exec::Results* results) {
   inputs.key.word(this);
   add_arguments(inputs, form_, stack, host_args_);
-  const uint64_t hash = inputs.key.hash();
+  uint64_t hash = inputs.key.hash();
   if (const exec::Program* p = programs().find(inputs.key.words(), hash)) [[likely]] {
     compile::Stats::get().hits.fetch_add(1, std::memory_order_relaxed);
-    return *p;
+    return p;
+  }
+  std::string why;
+  if (check_errors_ < 0 && run_changing(op, form_, stack, n_args_, results, why)) return nullptr;
+  if (!why.empty()) {  // storages may have grown
+    inputs.clear();
+    inputs.key.word(this);
+    add_arguments(inputs, form_, stack, host_args_);
+    hash = inputs.key.hash();
   }
   std::unique_ptr<exec::Program> made;
   try {
-    made = compile(op, inputs, stack);
+    made = compile(op, inputs, stack, why);
   } catch (const c10::OutOfMemoryError&) {
     throw;
   } catch (const Error& e) {
@@ -472,7 +483,7 @@ const exec::Program& OpKernel::program(const c10::OperatorHandle& op, exec::Inpu
     raise_as_cpu(op, stack, n_args_);
     throw;
   }
-  return *programs().insert(inputs.key.words(), hash, std::move(made));
+  return programs().insert(inputs.key.words(), hash, std::move(made));
 }
 
 // Boolean masks among the indices become positions, as on every device: their number is data, so it is read. A single
@@ -514,8 +525,9 @@ void OpKernel::run(const c10::OperatorHandle& op, exec::Inputs& inputs, torch::j
       [[unlikely]]
     raise_as_cpu(op, stack, n_args_, std::numeric_limits<int64_t>::max());
   try {
-    const exec::Program& p = program(op, inputs, stack);
-    exec::run(p, inputs, stack.data() + (stack.size() - n_args_), n_args_, results);
+    const exec::Program* p = program(op, inputs, stack, results);
+    if (p == nullptr) return;
+    exec::run(*p, inputs, stack.data() + (stack.size() - n_args_), n_args_, results);
     if (check_errors_ >= 0) [[unlikely]] {
       const bool wanted = stack[stack.size() - n_args_ + static_cast<size_t>(check_errors_)].toBool();
       if (wanted && (*results)[results->size() - 1].toTensor().any().item<bool>())

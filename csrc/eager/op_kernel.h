@@ -24,9 +24,11 @@ class OpKernel final : public c10::OperatorKernel {
  private:
   // The arguments are on top of the stack and stay there.
   void run(const c10::OperatorHandle& op, exec::Inputs& inputs, torch::jit::Stack& stack, exec::Results* results);
-  const exec::Program& program(const c10::OperatorHandle& op, exec::Inputs& inputs, torch::jit::Stack& stack);
+  // Null when the call was done without a program of its own (changing.h).
+  const exec::Program* program(const c10::OperatorHandle& op, exec::Inputs& inputs, torch::jit::Stack& stack,
+                               exec::Results* results);
   std::unique_ptr<exec::Program> compile(const c10::OperatorHandle& op, const exec::Inputs& inputs,
-                                         const torch::jit::Stack& stack);
+                                         const torch::jit::Stack& stack, const std::string& why);
   void expand_masks(torch::jit::Stack& stack) const;
 
   exec::Form form_;

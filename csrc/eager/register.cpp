@@ -1,5 +1,6 @@
 #include "eager/register.h"
 
+#include "eager/changing.h"
 #include "eager/kernels.h"
 #include "exec/queue.h"
 #include "runtime/generator.h"
@@ -13,6 +14,7 @@ void register_helpers() {
   tpj.def("default_generator(int index) -> Generator?",
           [](int64_t index) { return runtime::default_generator(static_cast<int>(index)); });
   register_traced(tpj);
+  register_changing(tpj);
   tpj.def("manual_seed_all(int seed) -> ()", [](int64_t seed) { runtime::seed_all(static_cast<uint64_t>(seed)); });
 }
 

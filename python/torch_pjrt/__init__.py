@@ -79,6 +79,9 @@ def _autoload() -> None:
 
     register_optimizer_step_pre_hook(_around_step)
     register_optimizer_step_post_hook(_around_step)
+    answers = torch.library.Library("tpj", "IMPL")
+    answers.impl("changing", _of_changing_sizes, "CompositeExplicitAutograd")
+    atexit.register(answers._destroy)
     atexit.register(_let_autograd_finish)
     _dynamo.watch()
 
@@ -95,6 +98,13 @@ def _around_step(*_: Any) -> None:
 
     if not torch.compiler.is_compiling():  # a compiled step is whole already
         _C.flush()
+
+
+def _of_changing_sizes(name: str, args: tuple[Any, ...], step: int) -> Any:
+    """What the core asks before it compiles a program for a call."""
+    from torch_pjrt import _places
+
+    return _places.call(name, args, step)
 
 
 def _let_autograd_finish() -> None:

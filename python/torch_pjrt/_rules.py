@@ -613,6 +613,30 @@ class Rules(Bounded):
         dims = [x.dims, weight.dims, grad.dims[1:2]]
         return [Value(r, d) if isinstance(r, Tensor) else None for r, d in zip(results, dims, strict=True)]
 
+    # In order.
+
+    def sorted(self, x: Value, dim: int, descending: bool) -> list[Value]:
+        """Padding comes last, after what is equal to it: the sort is stable."""
+        if len(x.dims[dim]) > 1:
+            raise _Merged(f"{self.user}: merged dimensions in order")
+        dtype = x.tensor.dtype
+        last = _least(dtype) if descending else math.nan if dtype.is_floating_point else _most(dtype)
+        made = aten.sort.stable(self.masked(x, [dim], last), stable=True, dim=dim, descending=descending)
+        return [Value(t, x.dims) for t in made]
+
+    def op_sort(self, node: torch.fx.Node, args: list[Any], kwargs: dict[str, Any]) -> list[Value]:
+        x, dim, descending = _all(args, 3, -1, False)
+        return self.sorted(x, kwargs.get("dim", dim), kwargs.get("descending", descending))
+
+    def op_topk(self, node: torch.fx.Node, args: list[Any], kwargs: dict[str, Any]) -> list[Value]:
+        x, k, dim, largest, _ = _all(args, 5, -1, True, True)
+        if isinstance(k, Sym):
+            self.refuse("a size that changes as a number")
+        dim %= len(x.dims)
+        made = self.sorted(x, dim, largest)
+        dims = (*x.dims[:dim], self.dim(k), *x.dims[dim + 1 :])
+        return [Value(aten.slice.Tensor(v.tensor, dim, 0, k), dims) for v in made]
+
     # Losses.
 
     def targets(self, x: Value, target: Value, ignore: int) -> tuple[Tensor, Tensor]:
@@ -760,8 +784,6 @@ _ROWWISE: dict[str, Callable[[Value, list[Any]], Sequence[int]]] = {
     "native_layer_norm": _last,
     "cumsum": lambda x, args: [],
     "cumprod": lambda x, args: [],
-    "sort": lambda x, args: [args[1] if len(args) > 1 else -1],
-    "topk": lambda x, args: [args[2] if len(args) > 2 else -1],
     "avg_pool2d": lambda x, args: range(1, len(x.dims)),
     "max_pool2d_with_indices": lambda x, args: range(1, len(x.dims)),
     "_adaptive_avg_pool2d": lambda x, args: range(1, len(x.dims)),

@@ -177,10 +177,12 @@ class AtBounds:
         given: list[Any] = []
         for i, (node, tensor) in enumerate(zip(placeholders, args, strict=True)):
             value = None
-            if isinstance(tensor, Tensor) and (i >= len(self.sizes.changing) or not self.sizes.changing[i]):
+            if not node.users:
+                pass
+            elif isinstance(tensor, Tensor) and (i >= len(self.sizes.changing) or not self.sizes.changing[i]):
                 value = bounded.Value(tensor, run.dims(tensor))
             elif isinstance(tensor, Tensor):
-                value = run.restored(tensor, node.meta["val"], self.sizes.layouts[i])
+                value = self.restored(run, i, node, tensor)
             given.append(value)
         self.outputs, self.numbers, self.aliases = [], [], []
         results: list[Any] = []
@@ -193,6 +195,8 @@ class AtBounds:
                 if isinstance(number, bounded.Sym):
                     self.numbers.append((i, number))
                 results.append(None if isinstance(number, bounded.Sym) else number)
+            elif self.is_written(i):
+                results.append(self.write(i, run, node, value, args))
             elif self.is_alias(i, node, output, placeholders):
                 results.append(None)
             elif not any(isinstance(n, torch.SymInt) for n in node.meta["val"].shape):
@@ -203,6 +207,20 @@ class AtBounds:
                 results.append(self.made(i, node, run, value))
         self.wanted = list(run.wanted)
         return results
+
+    def restored(self, run: bounded.Bounded, i: int, node: torch.fx.Node, tensor: Tensor) -> bounded.Value:
+        """An argument whose size changes, as it comes."""
+        return run.restored(tensor, node.meta["val"], self.sizes.layouts[i])
+
+    def is_written(self, i: int) -> bool:
+        """Whether a result takes the place of an argument's storage."""
+        return False
+
+    def write(
+        self, i: int, run: bounded.Bounded, node: torch.fx.Node, value: bounded.Value, args: Sequence[Any]
+    ) -> Tensor:
+        """What the storage then holds."""
+        raise NotImplementedError
 
     def given(self, i: int, node: torch.fx.Node, argument: int, args: Sequence[Any]) -> Tensor:
         """An argument, as it lies in memory."""

@@ -193,7 +193,9 @@ def _run(program: _Program, call: _sizes.Call, args: list[Any]) -> Sequence[Any]
     return results
 
 
-def _trace(gm: torch.fx.GraphModule, args: Sequence[Any], at: _sizes.AtBounds | None) -> _Program:
+def _trace(
+    gm: torch.fx.GraphModule, args: Sequence[Any], at: _sizes.AtBounds | None, name: str | None = None
+) -> _Program:
     """The graph with these sizes, or at the bounds, in operators that have rows; nothing is computed on the device."""
     from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -217,6 +219,7 @@ def _trace(gm: torch.fx.GraphModule, args: Sequence[Any], at: _sizes.AtBounds | 
         table = _decompose._table() | _decompose._random()
         traced = make_fx(run, decomposition_table=table)(*like)
     graph = traced.graph
+    graph.eliminate_dead_code()
     constants: list[Any] = list(split.constants)
 
     def place(kind: str, which: int) -> int:
@@ -262,7 +265,7 @@ def _trace(gm: torch.fx.GraphModule, args: Sequence[Any], at: _sizes.AtBounds | 
     }
     takes = tuple(place(*value) for value in inputs.values())
     return _Program(
-        number=_C.add_traced(f"compiled {_first_name(gm)}", len(inputs), plain),
+        number=_C.add_traced(name or f"compiled {_first_name(gm)}", len(inputs), plain),
         host=split.host,
         constants=tuple(x.to(split.where) if _is_on_host(x) else x for x in constants),
         takes=takes,

@@ -1,0 +1,215 @@
+"""Eager calls whose sizes change from step to step: a program for all sizes up to a bound.
+
+The core asks here before it compiles a program for a call (``csrc/eager/changing.h``). Calls belong to one *place* when
+they have the same operator, dtypes, dimensions, equal sizes where the other has equal sizes, and the same arguments that
+are no sizes. When the sizes of a place have been others in two earlier steps (between steps, data comes from the host or
+goes there), those that change get bounds 16, 32, 64, ..., and a program by the rules of ``torch.compile``
+(``bounded.py``) serves them all. How the arguments lie in memory is an input of the program, too.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from torch_pjrt import _decompose
+
+__all__ = ["Given", "Operator", "call", "is_size", "kinds", "memory_order"]
+
+aten = torch.ops.aten
+_STEPS = 2  # in which a place had other sizes
+_LARGE = 1 << 20  # elements: from here on a program that computes on padding has to be worth it
+_STEPS_OF_LARGE = 8
+
+_lock = threading.RLock()
+
+
+class Operator(NamedTuple):
+    """What is called for an operator: a function of the arguments without those that out= gives."""
+
+    run: Callable[..., Any]
+    count: int  # arguments that it takes
+    kinds: tuple[str, ...]  # of all arguments: number, sizes, other
+    written: tuple[int, ...]
+
+
+@cache
+def _operator(name: str) -> Operator | None:
+    op = _decompose._find(name)
+    arguments = op._schema.arguments
+    if torch.Tag.nondeterministic_seeded in op.tags or op._schema.name.startswith(("aten::_foreach", "aten::_fused")):
+        return None
+    written = tuple(i for i, a in enumerate(arguments) if a.alias_info is not None and a.alias_info.is_write)
+    sizes = set(re.findall(r"SymInt(?:\[\d*\])?\??\s+(\w+)", str(op._schema)))
+    kinds = [
+        "sizes" if a.name in sizes else "ScalarType" if "ScalarType" in str(a.real_type) else "" for a in arguments
+    ]
+    if name == "aten::copy_":
+        return Operator(lambda to, source, _: source.to(to.dtype).expand(to.shape), 3, tuple(kinds), written)
+    if name == "aten::arange.start_out":
+
+        def arange(start: Any, end: Any, step: Any, out: Tensor) -> Tensor:
+            return (aten.arange.default(out.shape[0], dtype=torch.int64, device=out.device) * step + start).to(
+                out.dtype
+            )
+
+        return Operator(arange, 4, ("sizes", "sizes", "sizes", ""), written)
+    try:
+        functional, count = _decompose._functional(op)
+    except _decompose.Untraceable:
+        return None
+    named = [a.name for a in functional._schema.arguments if a.kwarg_only]
+    plain = count - len(named)
+
+    def run(*args: Any) -> Any:
+        return functional(*args[:plain], **dict(zip(named, args[plain:], strict=True)))
+
+    return Operator(run, count, tuple(kinds), written)
+
+
+class Given(NamedTuple):
+    """A call's arguments."""
+
+    place: tuple[Any, ...]  # what the calls of a place have in common
+    sizes: tuple[int, ...]  # all others, in the order of the arguments
+    tensors: list[Tensor]
+    numbers: list[float]
+
+
+def is_size(value: Any) -> bool:
+    """Whether a size may change: those of 0 and 1 mean something else."""
+    return isinstance(value, int) and not isinstance(value, bool) and 2 <= value < 1 << 31
+
+
+def memory_order(t: Tensor) -> tuple[tuple[int, ...], bool]:
+    """The dimensions as they lie in memory, outermost first, and whether they lie at the storage's start without gaps."""
+    shape, strides = t.shape, t.stride()
+    same = tuple(range(len(shape)))
+    if t.is_contiguous():
+        return same, t.storage_offset() == 0
+    if any(s == 0 and n != 1 for s, n in zip(strides, shape, strict=True)):
+        return same, False
+    order = tuple(sorted(same, key=lambda d: (-strides[d], shape[d] == 1)))
+    step = 1
+    for d in reversed(order):
+        if shape[d] != 1 and strides[d] != step:
+            return order, False
+        step *= shape[d]
+    return order, t.storage_offset() == 0
+
+
+def _describe(name: str, operator: Operator, args: Sequence[Any]) -> Given | None:
+    """None: no call that a bounded program can serve."""
+    sizes: list[int] = []
+    tensors: list[Tensor] = []
+    numbers: list[float] = []
+
+    def size(n: int) -> Any:
+        if not is_size(n):
+            return n
+        sizes.append(n)
+        return "size"
+
+    def describe(v: Any, kind: str) -> Any:
+        if isinstance(v, Tensor):
+            if v.device.type == "cpu" or v.numel() == 0 or v.is_conj() or v.is_neg():
+                raise _decompose.Untraceable("numbers of the CPU, or nothing at all")
+            tensors.append(v)
+            return ("tensor", v.dtype, v.device.index, tuple(map(size, v.shape)), *memory_order(v))
+        if isinstance(v, list | tuple):
+            return ("list", *(describe(item, kind) for item in v))
+        if kind == "sizes" and is_size(v):
+            return size(v)
+        if kind == "number" and isinstance(v, int | float) and not isinstance(v, bool):
+            numbers.append(v)
+            return ("number", type(v))
+        return (type(v), v)
+
+    try:
+        place = (name, *(describe(v, kind) for v, kind in zip(args, kinds(name, operator, args), strict=True)))
+        hash(place)
+    except (_decompose.Untraceable, TypeError):
+        return None
+    return Given(place, tuple(sizes), tensors, numbers) if sizes else None
+
+
+def kinds(name: str, operator: Operator, args: Sequence[Any]) -> list[str]:
+    """What the arguments are: a number in place of a tensor, sizes, a ScalarType, or something else."""
+    return [
+        "number" if isinstance(v, int | float) and takes_tensor(name, i) else kind
+        for i, (v, kind) in enumerate(zip(args, operator.kinds, strict=True))
+    ]
+
+
+@cache
+def takes_tensor(name: str, argument: int) -> bool:
+    return str(_decompose._find(name)._schema.arguments[argument].type) in ("Tensor", "Optional[Tensor]")
+
+
+class _Place:
+    """Calls that differ in their sizes."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[tuple[int, ...], int]] = []
+        self.entries: list[Any] = []  # of _changing.Entry
+        self.refused = ""
+
+    def refuse(self, error: Exception) -> str:
+        self.refused = f"; each size compiles anew: {error}"
+        return self.refused
+
+    def changing(self, given: Given, step: int) -> dict[int, int] | None:
+        """Which sizes change from step to step, as far as is known, with a number for each; equal ones have one."""
+        large = sum(t.numel() for t in given.tensors) >= _LARGE
+        earlier = {when: sizes for sizes, when in self.seen if when != step}
+        diffs = {
+            when: frozenset(i for i, n in enumerate(sizes) if n != given.sizes[i]) for when, sizes in earlier.items()
+        }
+        for which in sorted(set(diffs.values()), key=lambda d: (len(d), sorted(d))):
+            alike = [when for when, other in diffs.items() if other <= which]
+            if len(alike) >= (_STEPS_OF_LARGE if large else _STEPS):
+                history = [given.sizes, *(earlier[when] for when in alike)]
+                groups: dict[tuple[int, ...], int] = {}
+                return {i: groups.setdefault(tuple(h[i] for h in history), len(groups)) for i in sorted(which)}
+        self.seen.append((given.sizes, step))
+        del self.seen[:-32]
+        return None
+
+
+_places: dict[tuple[Any, ...], _Place] = {}
+
+
+def call(name: str, args: tuple[Any, ...], step: int) -> list[Tensor] | str | None:
+    """The call's results; None where it is to be compiled, or why it has to be compiled for each size."""
+    operator = _operator(name)
+    given = _describe(name, operator, args) if operator is not None else None
+    if operator is None or given is None:
+        return None
+    with _lock:
+        place = _places.setdefault(given.place, _Place())
+        if place.refused:
+            return place.refused
+        entry = next((e for e in place.entries if e.serves(given.sizes)), None)
+        if entry is None:
+            which = place.changing(given, step)
+            if which is None:
+                return None
+        from torch_pjrt import _changing
+
+        try:
+            if entry is None:
+                entry = _changing.Entry(operator, args, given, which)
+                place.entries.append(entry)
+            run = entry.prepared(given)
+        except Exception as error:  # a rule's own mistake is no reason to stop: the program of these sizes is right
+            return place.refuse(error)
+    try:
+        return run()
+    except NotImplementedError as error:  # the chip lacks what the program needs
+        return place.refuse(error)
