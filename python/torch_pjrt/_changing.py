@@ -210,9 +210,9 @@ class Entry:
             return [aten.clone.default(r) if isinstance(r, Tensor) else r for r in results]
 
         with FakeTensorMode(shape_env=env), torch.no_grad():
-            place = iter(range(len(given.sizes)))
             fakes = []
-            for t in given.tensors:
+            for t, first in zip(given.tensors, given.first, strict=True):
+                place = iter(range(first, len(given.sizes)))
                 at = [next(place) if is_size(n) else -1 for n in t.shape]
                 fakes.append(
                     _fake(t, [symbols[changing[i]] if i in changing else n for i, n in zip(at, t.shape, strict=True)])

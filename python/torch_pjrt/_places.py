@@ -79,6 +79,7 @@ class Given(NamedTuple):
     place: tuple[Any, ...]  # what the calls of a place have in common
     sizes: tuple[int, ...]  # all others, in the order of the arguments
     tensors: list[Tensor]
+    first: list[int]  # where their sizes begin
     numbers: list[float]
 
 
@@ -108,6 +109,7 @@ def _describe(name: str, operator: Operator, args: Sequence[Any]) -> Given | Non
     """None: no call that a bounded program can serve."""
     sizes: list[int] = []
     tensors: list[Tensor] = []
+    first: list[int] = []
     numbers: list[float] = []
 
     def size(n: int) -> Any:
@@ -121,6 +123,7 @@ def _describe(name: str, operator: Operator, args: Sequence[Any]) -> Given | Non
             if v.device.type == "cpu" or v.numel() == 0 or v.is_conj() or v.is_neg():
                 raise _decompose.Untraceable("numbers of the CPU, or nothing at all")
             tensors.append(v)
+            first.append(len(sizes))
             return ("tensor", v.dtype, v.device.index, tuple(map(size, v.shape)), *memory_order(v))
         if isinstance(v, list | tuple):
             return ("list", *(describe(item, kind) for item in v))
@@ -136,7 +139,7 @@ def _describe(name: str, operator: Operator, args: Sequence[Any]) -> Given | Non
         hash(place)
     except (_decompose.Untraceable, TypeError):
         return None
-    return Given(place, tuple(sizes), tensors, numbers) if sizes else None
+    return Given(place, tuple(sizes), tensors, first, numbers) if sizes else None
 
 
 def kinds(name: str, operator: Operator, args: Sequence[Any]) -> list[str]:
