@@ -17,8 +17,8 @@ namespace tpj {
   X(CPU_DEVICES, int64_t, 1, "number of devices the embedded CPU plugin makes (its option cpu_device_count)")      \
   X(DEVICE_NAME, std::string, "", "device name, instead of the one in the plugin's spec")                          \
   X(DUMP, std::string, "", "folder for the StableHLO text of every program that is compiled")                      \
-  X(EAGER, std::string, "strict",                                                                                  \
-    "strict: run each call when it is made; fused: many as one program; debug: wait for each")                     \
+  X(EAGER, std::string, "fused",                                                                                   \
+    "fused: run many calls as one program; strict: each when it is made; debug: wait for each")                    \
   X(FALLBACK, std::string, "warn", "an operator without a program runs on the CPU: warn once, silent, or error")   \
   X(PLUGIN, std::string, "", "PJRT plugin: a path of a shared library, or a registered name")                      \
   X(SIZES, std::string, "bounded",                                                                                 \

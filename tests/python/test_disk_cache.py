@@ -25,7 +25,8 @@ print(json.dumps({"losses": losses, "compiles": stats["compiles"], "disk_hits": 
 SMALL = """
 import json, torch, torch_pjrt
 x = torch.ones(3, 5).to("pjrt")
-(x + x).exp().cpu()
+(x + x).cpu()
+x.exp().cpu()
 stats = torch_pjrt.stats()
 print(json.dumps({"compiles": stats["compiles"], "disk_hits": stats["disk_hits"]}))
 """
