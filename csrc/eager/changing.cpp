@@ -85,12 +85,12 @@ bool run_changing(const c10::OperatorHandle& op, const exec::Form& form, const t
   }
   const c10::IValue& answer = call.back();
   if (answer.isString()) why = answer.toStringRef();
-  if (!answer.isTensorList()) return false;
+  if (!answer.isTuple()) return false;
   if (results != nullptr) {
-    std::vector<at::Tensor> made = answer.toTensorVector();
+    const std::vector<c10::IValue>& made = answer.toTupleRef().elements().vec();
     for (size_t i = 0; i < op.schema().returns().size(); ++i) {
       const bool writes = !form.mutated.empty() && op.schema().returns()[i].alias_info() != nullptr;
-      results->push_back(writes ? stack[stack.size() - n_args + static_cast<size_t>(form.mutated[i])] : c10::IValue(made[i]));
+      results->push_back(writes ? stack[stack.size() - n_args + static_cast<size_t>(form.mutated[i])] : made[i].isNone() ? c10::IValue(at::Tensor()) : made[i]);
     }
   }
   return true;

@@ -122,7 +122,7 @@ bool run_decomposed(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
   exec::Inputs& inputs = *scope;
   inputs.key.word(id);
   add_arguments(inputs, *form, stack, {});
-  const uint64_t hash = inputs.key.hash();
+  uint64_t hash = inputs.key.hash();
   const exec::Program* program = programs().find(inputs.key.words(), hash);
   if (program == nullptr) {
     {
@@ -134,6 +134,12 @@ bool run_decomposed(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
     if (run_changing(op, *form, stack, n_args, &results, why)) {
       exec::replace_arguments(stack, n_args, results);
       return true;
+    }
+    if (!why.empty()) {  // storages may have grown
+      inputs.clear();
+      inputs.key.word(id);
+      add_arguments(inputs, *form, stack, {});
+      hash = inputs.key.hash();
     }
     const torch::jit::Stack originals(stack.end() - static_cast<std::ptrdiff_t>(n_args), stack.end());
     std::unique_ptr<exec::Program> made;

@@ -442,7 +442,6 @@ void check_out_dtypes(const c10::OperatorHandle& op, const exec::Form& form, con
 
 std::unique_ptr<exec::Program> OpKernel::compile(const c10::OperatorHandle& op, const exec::Inputs& inputs,
                                                  const torch::jit::Stack& stack, const std::string& why) {
-  check_overlap(form_, stack, n_args_);
   exec::Lowering lowering(name_, inputs.device_or_current(), runtime::client().caps().limits());
   const torch::jit::Stack arguments = meta_arguments(lowering, form_, inputs, stack);
   check_out_dtypes(op, form_, arguments, stack);
@@ -462,6 +461,7 @@ const exec::Program* OpKernel::program(const c10::OperatorHandle& op, exec::Inpu
     compile::Stats::get().hits.fetch_add(1, std::memory_order_relaxed);
     return p;
   }
+  check_overlap(form_, stack, n_args_);
   std::string why;
   if (check_errors_ < 0 && run_changing(op, form_, stack, n_args_, results, why)) return nullptr;
   if (!why.empty()) {  // storages may have grown

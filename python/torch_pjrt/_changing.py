@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -35,7 +36,6 @@ class _Lies(NamedTuple):
     numel: int  # of the storage; 0 if the program does not take it
     row: int  # elements that always lie together
     row_dims: int  # how many dimensions they are
-    merges: bool  # the storage has more than what the argument shows
 
 
 class _OfCall(_sizes.Sizes):
@@ -65,8 +65,7 @@ class _AtBounds(_sizes.AtBounds):
         self.lies = lies
         sizes.layouts = [None] * len(sizes.placeholders)
         sizes.changing = [
-            isinstance(n.meta["val"], Tensor) and i < len(lies) and getattr(lies[i], "numel", 0)
-            for i, n in enumerate(sizes.placeholders)
+            at is not None and at.numel > 0 for at in (*lies, *[None] * (len(sizes.placeholders) - len(lies)))
         ]
         sizes.sources = dict.fromkeys(values, (0, 0))
         super().__init__(sizes, tuple(values.values()))
@@ -129,7 +128,7 @@ class _AtBounds(_sizes.AtBounds):
             return aten.index_put.default(rows, [where.to(torch.int64)], new).reshape(-1)
         ordered = bounded.Value(value.tensor.permute(lies.order), tuple(value.dims[d] for d in lies.order))
         packed = run.pack(ordered).reshape(-1)
-        if not lies.merges:
+        if not lies.numel:  # nobody reads what was there, and there is nothing else
             return _of_length(packed, rounded(packed.shape[0]))
         count = sympy.prod(run.size(dim) for dim in value.dims)
         real = run.iota(lies.numel) < (int(count) if count.is_number else run.number(count))
@@ -147,15 +146,72 @@ def _symbol(argument: int, dim: int) -> sympy.Symbol:
     return sympy.Symbol(f"place_{argument}_{dim}", integer=True, nonnegative=True)
 
 
+def _agree(tensors: Sequence[Tensor], lies: Sequence[_Lies | None]) -> bool:
+    """Whether arguments of one storage expect it to be equally large; if not, it grows."""
+    largest: dict[int, int] = {}
+    for t, at in zip(tensors, lies, strict=True):
+        nbytes = at.numel * t.element_size() if at is not None else 0
+        largest[t.untyped_storage()._cdata] = max(nbytes, largest.get(t.untyped_storage()._cdata, 0))
+    agree = True
+    for t, at in zip(tensors, lies, strict=True):
+        nbytes = largest[t.untyped_storage()._cdata]
+        if at is not None and 0 < at.numel * t.element_size() < nbytes:
+            torch.ops.tpj.flat_storage(t, nbytes // t.element_size())
+            agree = False
+    return agree
+
+
 class _Symbol(NamedTuple):
     number: int
+
+
+def _function(operator: Operator, args: Sequence[Any], given: Given, changing: dict[int, int]) -> Callable[..., Any]:
+    """The call as a function of its tensors, its numbers in place of tensors, and the sizes that change."""
+    kind = kinds(given.place[0], operator, args)
+    tensor_count, number_count = len(given.tensors), len(given.numbers)
+
+    def run(*flat: Any) -> list[Any]:
+        tensors = iter(flat[:tensor_count])
+        numbers = iter(flat[tensor_count : tensor_count + number_count])
+        known = flat[tensor_count + number_count :]
+        place = iter(range(len(given.sizes)))
+
+        def argument(v: Any, kind: str) -> Any:
+            if isinstance(v, Tensor):
+                for n in v.shape:
+                    if is_size(n):
+                        next(place)
+                return next(tensors)
+            if isinstance(v, list | tuple):
+                return [argument(item, kind) for item in v]
+            if kind == "sizes" and is_size(v):
+                at = next(place)
+                return known[changing[at]] if at in changing else v
+            if kind == "number" and not isinstance(v, bool):
+                return next(numbers)
+            if kind == "ScalarType" and v is not None:
+                return _decompose._DTYPES[v]
+            return v
+
+        call = [argument(v, k) for v, k in zip(args, kind, strict=True)]
+        made = operator.run(*call[: operator.takes])
+        results = list(made) if isinstance(made, list | tuple) else [made]
+        for k, i in enumerate(operator.written):
+            if results[k].device != call[i].device or tuple(results[k].shape) != tuple(call[i].shape):
+                raise _decompose.Untraceable("a result of another shape")
+            results[k] = results[k].to(call[i].dtype)
+        return [aten.clone.default(r) if isinstance(r, Tensor) else r for r in results]  # none is an argument
+
+    return run
 
 
 class Entry:
     """A place's graph for some changing sizes, and its programs.
 
     Args:
-        changing: which sizes change, with the number of a symbol.
+        operator: with its ``args`` of a first call.
+        given: the same.
+        changing: which of its sizes change, with the number of a symbol.
     """
 
     def __init__(self, operator: Operator, args: Sequence[Any], given: Given, changing: dict[int, int]) -> None:
@@ -164,63 +220,26 @@ class Entry:
         from torch.fx.experimental.proxy_tensor import make_fx
         from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 
-        self.sizes = tuple(_Symbol(changing[i]) if i in changing else n for i, n in enumerate(given.sizes))
         env = ShapeEnv()
         hints = {symbol: given.sizes[i] for i, symbol in changing.items()}
         symbols: list[torch.SymInt] = []
         for number, hint in sorted(hints.items()):
             source = ConstantSource(f"size_{number}")
-            symbol = env.create_symbol(hint, source, dynamic_dim=DimDynamic.DYNAMIC)
-            symbols.append(env.create_symintnode(symbol, hint=hint, source=source))
-        kind = kinds(given.place[0], operator, args)
-        self.written = [sum(isinstance(v, Tensor) for v in args[:i]) for i in operator.written]
-        if any(isinstance(v, list | tuple) and any(isinstance(t, Tensor) for t in v) for v in args) and self.written:
-            raise _decompose.Untraceable("a list of tensors")
-
-        def run(*flat: Any) -> Any:
-            tensors = iter(flat[: len(fakes)])
-            numbers = iter(flat[len(fakes) : len(flat) - len(symbols)])
-            known = flat[len(flat) - len(symbols) :]
-            place = iter(range(len(given.sizes)))
-
-            def argument(v: Any, kind: str) -> Any:
-                if isinstance(v, Tensor):
-                    for n in v.shape:
-                        if is_size(n):
-                            next(place)
-                    return next(tensors)
-                if isinstance(v, list | tuple):
-                    return [argument(item, kind) for item in v]
-                if kind == "sizes" and is_size(v):
-                    at = next(place)
-                    return known[changing[at]] if at in changing else v
-                if kind == "number" and not isinstance(v, bool):
-                    return next(numbers)
-                if kind == "ScalarType" and v is not None:
-                    return _decompose._DTYPES[v]
-                return v
-
-            call = [argument(v, k) for v, k in zip(args, kind, strict=True)]
-            made = operator.run(*call[: operator.count])
-            results = list(made) if isinstance(made, list | tuple) else [made]
-            for k, i in enumerate(operator.written):
-                if results[k].device != call[i].device or tuple(results[k].shape) != tuple(call[i].shape):
-                    raise _decompose.Untraceable("a result of another shape")
-                results[k] = results[k].to(call[i].dtype)
-            return [aten.clone.default(r) if isinstance(r, Tensor) else r for r in results]
-
+            expr = env.create_symbol(hint, source, dynamic_dim=DimDynamic.DYNAMIC)
+            symbols.append(env.create_symintnode(expr, hint=hint, source=source))
+        self.written = [next(k for k, t in enumerate(given.tensors) if t is args[i]) for i in operator.written]
         with FakeTensorMode(shape_env=env), torch.no_grad():
             fakes = []
             for t, first in zip(given.tensors, given.first, strict=True):
-                place = iter(range(first, len(given.sizes)))
+                place = itertools.count(first)
                 at = [next(place) if is_size(n) else -1 for n in t.shape]
-                fakes.append(
-                    _fake(t, [symbols[changing[i]] if i in changing else n for i, n in zip(at, t.shape, strict=True)])
-                )
-            flat = (*fakes, *map(_number, given.numbers), *symbols)
-            self.gm = make_fx(run, decomposition_table=_table())(*flat)
+                shape = [symbols[changing[i]] if i in changing else n for i, n in zip(at, t.shape, strict=True)]
+                fakes.append(_fake(t, shape))
+            run = _function(operator, args, given, changing)
+            self.gm = make_fx(run, decomposition_table=_table())(*fakes, *map(_number, given.numbers), *symbols)
         if env.replacements:
             raise _decompose.Untraceable("PyTorch's code fixes a size that changes")
+        self.sizes = tuple(_Symbol(changing[i]) if i in changing else n for i, n in enumerate(given.sizes))
         self.guards = [guard.expr for guard in env.guards]
         self.symbols = [s.node.expr for s in symbols]
         self.where = [next(i for i, symbol in changing.items() if symbol == number) for number in range(len(symbols))]
@@ -231,22 +250,30 @@ class Entry:
         ]
         self.programs: dict[Any, tuple[Any, _AtBounds]] = {}
         self.calls: dict[Any, Any] = {}
+        self.served: dict[tuple[int, ...], bool] = {}
+        self.refused = ""
 
     def values(self, sizes: tuple[int, ...]) -> list[int]:
         """Of the symbols, in a call that the graph serves."""
         return [sizes[i] for i in self.where]
 
     def serves(self, sizes: tuple[int, ...]) -> bool:
-        values = self.values(sizes)
-        for known, n in zip(self.sizes, sizes, strict=True):
-            if n != (values[known.number] if isinstance(known, _Symbol) else known):
-                return False
-        now = dict(zip(self.symbols, values, strict=True))
-        return all(guard.subs(now) == sympy.true for guard in self.guards)
+        if sizes not in self.served:
+            if len(self.served) >= _MOST_KEPT:
+                self.served.clear()
+            values = self.values(sizes)
+            now = dict(zip(self.symbols, values, strict=True))
+            self.served[sizes] = all(
+                n == (values[known.number] if isinstance(known, _Symbol) else known)
+                for known, n in zip(self.sizes, sizes, strict=True)
+            ) and all(guard.subs(now) == sympy.true for guard in self.guards)
+        return self.served[sizes]
 
-    def prepared(self, given: Given) -> Callable[[], list[Tensor]]:
+    def prepared(self, given: Given) -> Callable[[], tuple[Any, ...]]:
         """The call, ready to run."""
         lies = [self.lies(i, t) for i, t in enumerate(given.tensors)]
+        if not _agree(given.tensors, lies):
+            lies = [self.lies(i, t) for i, t in enumerate(given.tensors)]
         places = tuple(
             (t.storage_offset(), t.stride()) if at is not None and not at.is_dense else None
             for t, at in zip(given.tensors, lies, strict=True)
@@ -259,17 +286,17 @@ class Entry:
             call = self.calls[key] = self.prepare(given, lies)
         return functools.partial(self.run, call, given, lies)
 
-    def run(self, call: Any, given: Given, lies: Sequence[_Lies | None]) -> list[Tensor]:
+    def run(self, call: tuple[Any, _sizes.Call], given: Given, lies: Sequence[_Lies | None]) -> tuple[Any, ...]:
         values: list[Any] = []
         for t, at in zip(given.tensors, lies, strict=True):
-            takes_storage = at is not None and at.numel
-            values.append(torch.ops.tpj.flat_storage(t, at.numel) if takes_storage else t)
+            values.append(t if at is None or not at.numel else torch.ops.tpj.flat_storage(t, at.numel))
         values += [_number(n) for n in given.numbers] + self.values(given.sizes)
-        results = list(compiler._run(*call, values))
+        program, at_sizes = call
+        results = list(compiler._run(program, at_sizes, values))
         for k, i in enumerate(self.written):
             torch.ops.tpj.adopt_(given.tensors[i], results[k])
             results[k] = given.tensors[i]
-        return results
+        return tuple(results)
 
     def lies(self, i: int, t: Tensor) -> _Lies | None:
         """How the argument will lie when the program runs; None for one that always lies in the same way."""
@@ -285,33 +312,32 @@ class Entry:
             return None
         if rest or numel >= 1 << 30:
             raise _decompose.Untraceable("a storage of another dtype, or a large one")
+        if written and any(s == 0 and n != 1 for s, n in zip(t.stride(), t.shape, strict=True)):
+            raise _decompose.Untraceable("what is written overlaps itself")
         if not self.reads[i] and exact:
-            return _Lies(order, True, 0, 1, 0, False)
+            return _Lies(order, True, 0, 1, 0)
         if exact and changes:
             bounds = [_bound(n) if isinstance(s, torch.SymInt) else n for n, s in zip(t.shape, like, strict=True)]
             numel = rounded(math.prod(bounds))
         elif not exact and numel != rounded(numel):
             numel = 1 << numel.bit_length()
         row, row_dims = (1, 0) if is_dense else self.row(i, t, numel)
-        return _Lies(order, is_dense, numel, row, row_dims, written and is_dense)
+        return _Lies(order, is_dense, numel, row, row_dims)
 
     def row(self, i: int, t: Tensor, numel: int) -> tuple[int, int]:
+        """How many elements always lie together, and of how many of the last dimensions."""
         like = self.of_call.placeholders[i].meta["val"].shape
         best, row = (1, 0), 1
         for d in reversed(range(t.dim())):
             if isinstance(like[d], torch.SymInt) or (t.shape[d] != 1 and t.stride(d) != row):
                 break
             row *= t.shape[d]
-            others = [
-                t.storage_offset(),
-                numel,
-                *(s for n, s in zip(t.shape[:d], t.stride()[:d], strict=True) if n != 1),
-            ]
-            if all(n % row == 0 for n in others):
+            steps = [s for n, s in zip(t.shape[:d], t.stride()[:d], strict=True) if n != 1]
+            if all(n % row == 0 for n in (t.storage_offset(), numel, *steps)):
                 best = (row, t.dim() - d)
         return best
 
-    def prepare(self, given: Given, lies: Sequence[_Lies | None]) -> Any:
+    def prepare(self, given: Given, lies: Sequence[_Lies | None]) -> tuple[Any, _sizes.Call]:
         values: dict[sympy.Symbol, int] = dict(zip(self.symbols, self.values(given.sizes), strict=True))
         bounds = tuple(map(_bound, values.values()))
         for i, (t, at) in enumerate(zip(given.tensors, lies, strict=True)):
@@ -364,7 +390,7 @@ def _pad(x: Tensor, pads: Sequence[Any], value: float = 0) -> Tensor:
 
 def _number(n: float) -> Tensor:
     """As PyTorch wraps numbers."""
-    return torch.tensor(n, dtype=torch.int64 if isinstance(n, int) else torch.get_default_dtype())
+    return torch.tensor(n, dtype=torch.int64 if isinstance(n, int) else torch.get_default_dtype(), device="cpu")
 
 
 def _fake(t: Tensor, sizes: Sequence[Any]) -> Tensor:

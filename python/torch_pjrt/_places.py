@@ -1,24 +1,23 @@
-"""Eager calls whose sizes change from step to step: a program for all sizes up to a bound.
+"""Eager calls whose sizes change from step to step: where they are, and which sizes change.
 
 The core asks here before it compiles a program for a call (``csrc/eager/changing.h``). Calls belong to one *place* when
-they have the same operator, dtypes, dimensions, equal sizes where the other has equal sizes, and the same arguments that
-are no sizes. When the sizes of a place have been others in two earlier steps (between steps, data comes from the host or
-goes there), those that change get bounds 16, 32, 64, ..., and a program by the rules of ``torch.compile``
-(``bounded.py``) serves them all. How the arguments lie in memory is an input of the program, too.
+they come from one line and have the same operator, dtypes, numbers of dimensions and arguments that are no sizes. When
+a place had other sizes in two earlier steps (between steps, data comes from the host or goes there), those that change
+get the bounds 16, 32, 64, ..., and a program by the rules of ``torch.compile`` serves them all (``_changing.py``).
 """
 
 from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from torch_pjrt import _decompose
+from torch_pjrt import _C, _decompose
 
 __all__ = ["Given", "Operator", "call", "is_size", "kinds", "memory_order"]
 
@@ -26,6 +25,8 @@ aten = torch.ops.aten
 _STEPS = 2  # in which a place had other sizes
 _LARGE = 1 << 20  # elements: from here on a program that computes on padding has to be worth it
 _STEPS_OF_LARGE = 8
+_MOST_NUMBERS = 2  # that change independently; more are those of another layer or model
+_MOST_PLACES = 1 << 16
 
 _lock = threading.RLock()
 
@@ -34,7 +35,7 @@ class Operator(NamedTuple):
     """What is called for an operator: a function of the arguments without those that out= gives."""
 
     run: Callable[..., Any]
-    count: int  # arguments that it takes
+    takes: int  # so many arguments
     kinds: tuple[str, ...]  # of all arguments: number, sizes, other
     written: tuple[int, ...]
 
@@ -43,9 +44,10 @@ class Operator(NamedTuple):
 def _operator(name: str) -> Operator | None:
     op = _decompose._find(name)
     arguments = op._schema.arguments
-    if torch.Tag.nondeterministic_seeded in op.tags or op._schema.name.startswith(("aten::_foreach", "aten::_fused")):
-        return None
     written = tuple(i for i, a in enumerate(arguments) if a.alias_info is not None and a.alias_info.is_write)
+    lists = any("List" in str(a.type) for a in (*op._schema.returns, *(arguments[i] for i in written)))
+    if torch.Tag.nondeterministic_seeded in op.tags or lists:
+        return None
     sizes = set(re.findall(r"SymInt(?:\[\d*\])?\??\s+(\w+)", str(op._schema)))
     kinds = [
         "sizes" if a.name in sizes else "ScalarType" if "ScalarType" in str(a.real_type) else "" for a in arguments
@@ -89,7 +91,7 @@ def is_size(value: Any) -> bool:
 
 
 def memory_order(t: Tensor) -> tuple[tuple[int, ...], bool]:
-    """The dimensions as they lie in memory, outermost first, and whether they lie at the storage's start without gaps."""
+    """The dimensions as they lie in memory, outermost first; whether they fill the storage's beginning."""
     shape, strides = t.shape, t.stride()
     same = tuple(range(len(shape)))
     if t.is_contiguous():
@@ -137,7 +139,7 @@ def _describe(name: str, operator: Operator, args: Sequence[Any]) -> Given | Non
     try:
         place = (name, *(describe(v, kind) for v, kind in zip(args, kinds(name, operator, args), strict=True)))
         hash(place)
-    except (_decompose.Untraceable, TypeError):
+    except (_decompose.Untraceable, TypeError):  # or an argument that is no key
         return None
     return Given(place, tuple(sizes), tensors, first, numbers) if sizes else None
 
@@ -156,63 +158,77 @@ def takes_tensor(name: str, argument: int) -> bool:
 
 
 class _Place:
-    """Calls that differ in their sizes."""
+    """Calls of one line that differ in their sizes."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[tuple[int, ...], int]] = []
         self.entries: list[Any] = []  # of _changing.Entry
-        self.refused = ""
 
-    def refuse(self, error: Exception) -> str:
-        self.refused = f"; each size compiles anew: {error}"
-        return self.refused
-
-    def changing(self, given: Given, step: int) -> dict[int, int] | None:
-        """Which sizes change from step to step, as far as is known, with a number for each; equal ones have one."""
+    def changing(self, given: Given, step: int) -> Iterator[dict[int, int]]:
+        """Which sizes may be those that change from step to step: a number for each; equal ones have one."""
+        earlier = [(sizes, when) for sizes, when in self.seen if when != step]
+        diffs = [frozenset(i for i, n in enumerate(sizes) if n != given.sizes[i]) for sizes, _ in earlier]
         large = sum(t.numel() for t in given.tensors) >= _LARGE
-        earlier = {when: sizes for sizes, when in self.seen if when != step}
-        diffs = {
-            when: frozenset(i for i, n in enumerate(sizes) if n != given.sizes[i]) for when, sizes in earlier.items()
-        }
-        for which in sorted(set(diffs.values()), key=lambda d: (len(d), sorted(d))):
-            alike = [when for when, other in diffs.items() if other <= which]
-            if len(alike) >= (_STEPS_OF_LARGE if large else _STEPS):
-                history = [given.sizes, *(earlier[when] for when in alike)]
-                groups: dict[tuple[int, ...], int] = {}
-                return {i: groups.setdefault(tuple(h[i] for h in history), len(groups)) for i in sorted(which)}
+        for which in sorted(set(diffs), key=lambda d: (len(d), sorted(d))):
+            alike = [call for call, other in zip(earlier, diffs, strict=True) if other <= which]
+            if len({when for _, when in alike}) < (_STEPS_OF_LARGE if large else _STEPS):
+                continue
+            history = [given.sizes, *(sizes for sizes, _ in alike)]
+            numbers: dict[tuple[int, ...], int] = {}
+            found = {i: numbers.setdefault(tuple(h[i] for h in history), len(numbers)) for i in sorted(which)}
+            if len(numbers) <= _MOST_NUMBERS:
+                yield found
         self.seen.append((given.sizes, step))
-        del self.seen[:-32]
-        return None
+        del self.seen[:-64]
 
 
 _places: dict[tuple[Any, ...], _Place] = {}
+_entries: dict[tuple[Any, ...], Any] = {}  # by what calls have in common and which sizes change; or why there is none
 
 
-def call(name: str, args: tuple[Any, ...], step: int) -> list[Tensor] | str | None:
+def call(name: str, args: tuple[Any, ...], step: int) -> tuple[Any, ...] | str | None:
     """The call's results; None where it is to be compiled, or why it has to be compiled for each size."""
     operator = _operator(name)
     given = _describe(name, operator, args) if operator is not None else None
     if operator is None or given is None:
         return None
     with _lock:
-        place = _places.setdefault(given.place, _Place())
-        if place.refused:
-            return place.refused
+        if len(_places) >= _MOST_PLACES:
+            _places.clear()
+            _entries.clear()
+        place = _places.setdefault((given.place, _C.user_line()), _Place())
         entry = next((e for e in place.entries if e.serves(given.sizes)), None)
-        if entry is None:
-            which = place.changing(given, step)
-            if which is None:
-                return None
-        from torch_pjrt import _changing
+        if entry is not None:
+            return _run(entry, given)
+        why: str | None = None
+        for changing in place.changing(given, step):
+            from torch_pjrt import _changing
 
+            key = (given.place, tuple((i, changing[i]) if i in changing else n for i, n in enumerate(given.sizes)))
+            try:
+                entry = _entries.get(key)
+                if entry is None or not (isinstance(entry, str) or entry.serves(given.sizes)):
+                    entry = _entries[key] = _changing.Entry(operator, args, given, changing)
+            except Exception as error:  # a rule's own mistake is no reason to stop: these sizes' program is right
+                entry = _entries[key] = f"; each size compiles anew: {error}"
+            if isinstance(entry, str):
+                why = entry
+                continue
+            place.entries.append(entry)
+            return _run(entry, given)
+    return why
+
+
+def _run(entry: Any, given: Given) -> tuple[Any, ...] | str:
+    """..., or why it cannot."""
+    if not entry.refused:
         try:
-            if entry is None:
-                entry = _changing.Entry(operator, args, given, which)
-                place.entries.append(entry)
             run = entry.prepared(given)
-        except Exception as error:  # a rule's own mistake is no reason to stop: the program of these sizes is right
-            return place.refuse(error)
-    try:
-        return run()
-    except NotImplementedError as error:  # the chip lacks what the program needs
-        return place.refuse(error)
+        except Exception as error:  # as above
+            entry.refused = f"; each size compiles anew: {error}"
+        else:
+            try:
+                return run()
+            except NotImplementedError as error:  # the chip lacks what the program needs
+                entry.refused = f"; each size compiles anew: {error}"
+    return entry.refused

@@ -288,7 +288,10 @@ class AtBounds:
             outputs.append((i, size, tuple(in_memory[order.index(d)] for d in range(len(size)))))
         kinds = {torch.bool: bool, torch.float32: float, torch.float64: float}
         return Call(
-            tuple(torch.tensor(kinds.get(dtype, int)(real(expr)), dtype=dtype) for expr, dtype in self.wanted),
+            tuple(
+                torch.tensor(kinds.get(dtype, int)(real(expr)), dtype=dtype, device="cpu")
+                for expr, dtype in self.wanted
+            ),
             tuple(self.inputs),
             tuple(outputs),
             tuple((i, number.kind(real(number.expr))) for i, number in self.numbers),
@@ -309,7 +312,7 @@ def prepare(x: Tensor, is_compact: bool, bound: tuple[int, ...]) -> Tensor:
     is_whole = x.storage_offset() == 0 and x.untyped_storage().nbytes() == count * x.element_size()
     if is_whole and (x.is_contiguous() if is_compact else x.stride() == strides):
         return x if x.shape == bound else x.as_strided(bound, strides)
-    padded = torch.zeros(bound, dtype=x.dtype)
+    padded = torch.zeros(bound, dtype=x.dtype, device="cpu")
     if is_compact:
         padded.view(-1)[: x.numel()] = x.cpu().reshape(-1)
     else:

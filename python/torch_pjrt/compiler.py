@@ -210,7 +210,7 @@ def _trace(
     if at is not None:
         count = len(like)
         like = at.likes(split.device.graph, like)
-        like += [torch.zeros((), dtype=dtype) for _, dtype in at.wanted]
+        like += [torch.zeros((), dtype=dtype, device="cpu") for _, dtype in at.wanted]
 
         def run(*flat: Any) -> Any:
             return at.run(split.device.graph, flat[:count], flat[count:])
