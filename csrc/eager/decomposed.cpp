@@ -135,7 +135,7 @@ bool run_decomposed(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
       exec::replace_arguments(stack, n_args, results);
       return true;
     }
-    if (!why.empty()) {  // storages may have grown
+    if (!why.empty()) {  // buffers may have grown
       inputs.clear();
       inputs.key.word(id);
       add_arguments(inputs, *form, stack, {});

@@ -461,17 +461,17 @@ const exec::Program* OpKernel::program(const c10::OperatorHandle& op, exec::Inpu
     compile::Stats::get().hits.fetch_add(1, std::memory_order_relaxed);
     return p;
   }
-  check_overlap(form_, stack, n_args_);
-  std::string why;
-  if (check_errors_ < 0 && run_changing(op, form_, stack, n_args_, results, why)) return nullptr;
-  if (!why.empty()) {  // storages may have grown
-    inputs.clear();
-    inputs.key.word(this);
-    add_arguments(inputs, form_, stack, host_args_);
-    hash = inputs.key.hash();
-  }
   std::unique_ptr<exec::Program> made;
   try {
+    check_overlap(form_, stack, n_args_);
+    std::string why;
+    if (check_errors_ < 0 && run_changing(op, form_, stack, n_args_, results, why)) return nullptr;
+    if (!why.empty()) {  // buffers may have grown
+      inputs.clear();
+      inputs.key.word(this);
+      add_arguments(inputs, form_, stack, host_args_);
+      hash = inputs.key.hash();
+    }
     made = compile(op, inputs, stack, why);
   } catch (const c10::OutOfMemoryError&) {
     throw;

@@ -17,6 +17,7 @@ import sympy
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from torch_pjrt import _decompose, _rules, _sizes, bounded, compiler
 from torch_pjrt._places import Given, Operator, is_size, kinds, memory_order
@@ -146,21 +147,6 @@ def _symbol(argument: int, dim: int) -> sympy.Symbol:
     return sympy.Symbol(f"place_{argument}_{dim}", integer=True, nonnegative=True)
 
 
-def _agree(tensors: Sequence[Tensor], lies: Sequence[_Lies | None]) -> bool:
-    """Whether arguments of one storage expect it to be equally large; if not, it grows."""
-    largest: dict[int, int] = {}
-    for t, at in zip(tensors, lies, strict=True):
-        nbytes = at.numel * t.element_size() if at is not None else 0
-        largest[t.untyped_storage()._cdata] = max(nbytes, largest.get(t.untyped_storage()._cdata, 0))
-    agree = True
-    for t, at in zip(tensors, lies, strict=True):
-        nbytes = largest[t.untyped_storage()._cdata]
-        if at is not None and 0 < at.numel * t.element_size() < nbytes:
-            torch.ops.tpj.flat_storage(t, nbytes // t.element_size())
-            agree = False
-    return agree
-
-
 class _Symbol(NamedTuple):
     number: int
 
@@ -168,13 +154,15 @@ class _Symbol(NamedTuple):
 def _function(operator: Operator, args: Sequence[Any], given: Given, changing: dict[int, int]) -> Callable[..., Any]:
     """The call as a function of its tensors, its numbers in place of tensors, and the sizes that change."""
     kind = kinds(given.place[0], operator, args)
+    args = tree_map_only(Tensor, _like, list(args))  # nothing here keeps contents alive
+    sizes = given.sizes
     tensor_count, number_count = len(given.tensors), len(given.numbers)
 
     def run(*flat: Any) -> list[Any]:
         tensors = iter(flat[:tensor_count])
         numbers = iter(flat[tensor_count : tensor_count + number_count])
         known = flat[tensor_count + number_count :]
-        place = iter(range(len(given.sizes)))
+        place = iter(range(len(sizes)))
 
         def argument(v: Any, kind: str) -> Any:
             if isinstance(v, Tensor):
@@ -199,6 +187,8 @@ def _function(operator: Operator, args: Sequence[Any], given: Given, changing: d
         for k, i in enumerate(operator.written):
             if results[k].device != call[i].device or tuple(results[k].shape) != tuple(call[i].shape):
                 raise _decompose.Untraceable("a result of another shape")
+            if not torch.can_cast(results[k].dtype, call[i].dtype):
+                raise _decompose.Untraceable("a result of another dtype")
             results[k] = results[k].to(call[i].dtype)
         return [aten.clone.default(r) if isinstance(r, Tensor) else r for r in results]  # none is an argument
 
@@ -227,7 +217,7 @@ class Entry:
             source = ConstantSource(f"size_{number}")
             expr = env.create_symbol(hint, source, dynamic_dim=DimDynamic.DYNAMIC)
             symbols.append(env.create_symintnode(expr, hint=hint, source=source))
-        self.written = [next(k for k, t in enumerate(given.tensors) if t is args[i]) for i in operator.written]
+        self.written = [sum(isinstance(v, Tensor) for v in tree_leaves(args[:i])) for i in operator.written]
         with FakeTensorMode(shape_env=env), torch.no_grad():
             fakes = []
             for t, first in zip(given.tensors, given.first, strict=True):
@@ -272,8 +262,6 @@ class Entry:
     def prepared(self, given: Given) -> Callable[[], tuple[Any, ...]]:
         """The call, ready to run."""
         lies = [self.lies(i, t) for i, t in enumerate(given.tensors)]
-        if not _agree(given.tensors, lies):
-            lies = [self.lies(i, t) for i, t in enumerate(given.tensors)]
         places = tuple(
             (t.storage_offset(), t.stride()) if at is not None and not at.is_dense else None
             for t, at in zip(given.tensors, lies, strict=True)
@@ -316,11 +304,13 @@ class Entry:
             raise _decompose.Untraceable("what is written overlaps itself")
         if not self.reads[i] and exact:
             return _Lies(order, True, 0, 1, 0)
+        flat = torch.ops.tpj.flat_numel(t)
+        flat = flat if flat == rounded(flat) else 0
         if exact and changes:
             bounds = [_bound(n) if isinstance(s, torch.SymInt) else n for n, s in zip(t.shape, like, strict=True)]
-            numel = rounded(math.prod(bounds))
-        elif not exact and numel != rounded(numel):
-            numel = 1 << numel.bit_length()
+            numel = flat if flat > numel else rounded(math.prod(bounds))
+        elif not exact:
+            numel = flat if flat >= numel else 1 << numel.bit_length()
         row, row_dims = (1, 0) if is_dense else self.row(i, t, numel)
         return _Lies(order, is_dense, numel, row, row_dims)
 
@@ -348,7 +338,7 @@ class Entry:
         key = (bounds, tuple(lies))
         if key not in self.programs:
             at_bounds = _AtBounds(self.of_call, values, lies)
-            args = [*given.tensors, *map(_number, given.numbers), *self.values(given.sizes)]
+            args = [*map(_like, given.tensors), *map(_number, given.numbers), *self.values(given.sizes)]
             with _disable_current_modes():
                 program = compiler._trace(self.gm, args, at_bounds, f"{given.place[0]} up to {list(bounds)}")
             self.programs[key] = program, at_bounds
@@ -386,6 +376,10 @@ def _pad(x: Tensor, pads: Sequence[Any], value: float = 0) -> Tensor:
                 parts.insert(at * len(parts), x.new_full(shape, value))
         x = torch.cat(parts, dim)
     return x
+
+
+def _like(t: Tensor) -> Tensor:
+    return torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="meta")
 
 
 def _number(n: float) -> Tensor:

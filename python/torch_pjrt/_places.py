@@ -42,6 +42,8 @@ class Operator(NamedTuple):
 
 @cache
 def _operator(name: str) -> Operator | None:
+    if not name.startswith("aten::"):
+        return None
     op = _decompose._find(name)
     arguments = op._schema.arguments
     written = tuple(i for i, a in enumerate(arguments) if a.alias_info is not None and a.alias_info.is_write)
@@ -107,47 +109,55 @@ def memory_order(t: Tensor) -> tuple[tuple[int, ...], bool]:
     return order, t.storage_offset() == 0
 
 
-def _describe(name: str, operator: Operator, args: Sequence[Any]) -> Given | None:
-    """None: no call that a bounded program can serve."""
-    sizes: list[int] = []
-    tensors: list[Tensor] = []
-    first: list[int] = []
-    numbers: list[float] = []
+class _Description:
+    """What is collected of a call's arguments. No closure: one that calls itself would keep tensors until the next
+    garbage collection."""
 
-    def size(n: int) -> Any:
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+        self.tensors: list[Tensor] = []
+        self.first: list[int] = []
+        self.numbers: list[float] = []
+
+    def size(self, n: int) -> Any:
         if not is_size(n):
             return n
-        sizes.append(n)
+        self.sizes.append(n)
         return "size"
 
-    def describe(v: Any, kind: str) -> Any:
+    def add(self, v: Any, kind: str) -> Any:
+        """What calls of a place have in common of an argument."""
         if isinstance(v, Tensor):
             if v.device.type == "cpu" or v.numel() == 0 or v.is_conj() or v.is_neg():
                 raise _decompose.Untraceable("numbers of the CPU, or nothing at all")
-            tensors.append(v)
-            first.append(len(sizes))
-            return ("tensor", v.dtype, v.device.index, tuple(map(size, v.shape)), *memory_order(v))
+            self.tensors.append(v)
+            self.first.append(len(self.sizes))
+            return ("tensor", v.dtype, v.device.index, tuple(map(self.size, v.shape)), *memory_order(v))
         if isinstance(v, list | tuple):
-            return ("list", *(describe(item, kind) for item in v))
+            return ("list", *(self.add(item, kind) for item in v))
         if kind == "sizes" and is_size(v):
-            return size(v)
-        if kind == "number" and isinstance(v, int | float) and not isinstance(v, bool):
-            numbers.append(v)
+            return self.size(v)
+        if kind == "number" and not isinstance(v, bool):
+            self.numbers.append(v)
             return ("number", type(v))
         return (type(v), v)
 
+
+def _describe(name: str, operator: Operator, args: Sequence[Any]) -> Given | None:
+    """None: no call that a bounded program can serve."""
+    found = _Description()
     try:
-        place = (name, *(describe(v, kind) for v, kind in zip(args, kinds(name, operator, args), strict=True)))
+        place = (name, *map(found.add, args, kinds(name, operator, args)))
         hash(place)
     except (_decompose.Untraceable, TypeError):  # or an argument that is no key
         return None
-    return Given(place, tuple(sizes), tensors, first, numbers) if sizes else None
+    return Given(place, tuple(found.sizes), found.tensors, found.first, found.numbers) if found.sizes else None
 
 
 def kinds(name: str, operator: Operator, args: Sequence[Any]) -> list[str]:
     """What the arguments are: a number in place of a tensor, sizes, a ScalarType, or something else."""
     return [
-        "number" if isinstance(v, int | float) and takes_tensor(name, i) else kind
+        "number" if type(v) in (int, float) and takes_tensor(name, i) else kind
         for i, (v, kind) in enumerate(zip(args, operator.kinds, strict=True))
     ]
 
@@ -197,26 +207,33 @@ def call(name: str, args: tuple[Any, ...], step: int) -> tuple[Any, ...] | str |
             _places.clear()
             _entries.clear()
         place = _places.setdefault((given.place, _C.user_line()), _Place())
-        entry = next((e for e in place.entries if e.serves(given.sizes)), None)
-        if entry is not None:
-            return _run(entry, given)
         why: str | None = None
+        entry = next((e for e in place.entries if not e.refused and e.serves(given.sizes)), None)
+        if entry is not None:
+            results = _run(entry, given)
+            if not isinstance(results, str):
+                return results
+            why = results
         for changing in place.changing(given, step):
             from torch_pjrt import _changing
 
             key = (given.place, tuple((i, changing[i]) if i in changing else n for i, n in enumerate(given.sizes)))
-            try:
-                entry = _entries.get(key)
-                if entry is None or not (isinstance(entry, str) or entry.serves(given.sizes)):
+            entry = _entries.get(key)
+            if entry is None or not (isinstance(entry, str) or entry.serves(given.sizes)):
+                try:
                     entry = _entries[key] = _changing.Entry(operator, args, given, changing)
-            except Exception as error:  # a rule's own mistake is no reason to stop: these sizes' program is right
-                entry = _entries[key] = f"; each size compiles anew: {error}"
-            if isinstance(entry, str):
-                why = entry
-                continue
-            place.entries.append(entry)
-            return _run(entry, given)
+                except Exception as error:  # a rule's own mistake is no reason to stop: these sizes' program is right
+                    entry = _entries[key] = _refusal(error)
+            results = entry if isinstance(entry, str) else _run(entry, given)
+            if not isinstance(results, str):
+                place.entries.append(entry)
+                return results
+            why = results
     return why
+
+
+def _refusal(error: Exception) -> str:
+    return f"; each size compiles anew: {error}"
 
 
 def _run(entry: Any, given: Given) -> tuple[Any, ...] | str:
@@ -225,10 +242,14 @@ def _run(entry: Any, given: Given) -> tuple[Any, ...] | str:
         try:
             run = entry.prepared(given)
         except Exception as error:  # as above
-            entry.refused = f"; each size compiles anew: {error}"
-        else:
-            try:
-                return run()
-            except NotImplementedError as error:  # the chip lacks what the program needs
-                entry.refused = f"; each size compiles anew: {error}"
-    return entry.refused
+            entry.refused = _refusal(error)
+            return str(entry.refused)
+        try:
+            return run()
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:  # a mistake, or something that the chip lacks
+            if "torch_pjrt.no_compile()" in str(error):
+                raise
+            entry.refused = _refusal(error)
+    return str(entry.refused)

@@ -307,11 +307,10 @@ def _strides(size: Sequence[int]) -> tuple[int, ...]:
 def prepare(x: Tensor, is_compact: bool, bound: tuple[int, ...]) -> Tensor:
     """An argument as a tensor of the bound's size. What a program made is there already; others are padded on the CPU,
     which compiles nothing."""
-    count = math.prod(bound)
-    strides = _strides(bound)
-    is_whole = x.storage_offset() == 0 and x.untyped_storage().nbytes() == count * x.element_size()
-    if is_whole and (x.is_contiguous() if is_compact else x.stride() == strides):
-        return x if x.shape == bound else x.as_strided(bound, strides)
+    if x.storage_offset() == 0 and (x.is_contiguous() if is_compact else x.stride() == _strides(bound)):
+        whole = torch.ops.tpj.whole(x, bound)
+        if whole is not None:
+            return whole
     padded = torch.zeros(bound, dtype=x.dtype, device="cpu")
     if is_compact:
         padded.view(-1)[: x.numel()] = x.cpu().reshape(-1)
