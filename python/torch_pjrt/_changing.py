@@ -106,7 +106,7 @@ class _AtBounds(_sizes.AtBounds):
 
     def made(self, i: int, node: torch.fx.Node, run: bounded.Bounded, value: bounded.Value) -> Tensor:
         packed = super().made(i, node, run, value).reshape(-1)
-        return _of_length(packed, rounded(packed.shape[0]))
+        return _flat(_of_length(packed, rounded(packed.shape[0])))
 
     def is_written(self, i: int) -> bool:
         return i < len(self.of_call.written)
@@ -126,14 +126,19 @@ class _AtBounds(_sizes.AtBounds):
             where = self.places(run, argument, dims).reshape([bounded._bound(dim) for dim in outer])
             where = run.masked(bounded.Value(where, outer), range(len(outer)), nowhere).reshape(-1)
             rows, new = base.view(-1, lies.row), value.tensor.reshape(-1, lies.row)
-            return aten.index_put.default(rows, [where.to(torch.int64)], new).reshape(-1)
+            return _flat(aten.index_put.default(rows, [where.to(torch.int64)], new).reshape(-1))
         ordered = bounded.Value(value.tensor.permute(lies.order), tuple(value.dims[d] for d in lies.order))
         packed = run.pack(ordered).reshape(-1)
         if not lies.numel:  # nobody reads what was there, and there is nothing else
-            return _of_length(packed, rounded(packed.shape[0]))
+            return _flat(_of_length(packed, rounded(packed.shape[0])))
         count = sympy.prod(run.size(dim) for dim in value.dims)
         real = run.iota(lies.numel) < (int(count) if count.is_number else run.number(count))
         return aten.where.self(real, _of_length(packed, lies.numel), base)
+
+
+def _flat(flat: Tensor) -> Tensor:
+    """A view would be a buffer with the dimensions of its base."""
+    return aten.clone.default(flat)
 
 
 def _of_length(flat: Tensor, length: int) -> Tensor:

@@ -83,10 +83,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def device() -> torch.device:
+    """Where each call runs its own operator's program: that is what the board is about."""
     import torch_pjrt
 
     if os.environ.get("TORCH_PJRT_TEST_DEVICE"):
         pytest.skip("about torch_pjrt")
+    torch_pjrt.set_flag("EAGER", os.environ.get("TORCH_PJRT_EAGER", "strict"))
+    torch_pjrt.set_flag("SIZES", os.environ.get("TORCH_PJRT_SIZES", "exact"))
     return torch.device(torch_pjrt.device_name())
 
 

@@ -70,6 +70,19 @@ def strict() -> Iterator[None]:
 
 
 @pytest.fixture
+def exact_sizes() -> Iterator[None]:
+    """Calls whose sizes change have a program for each size: for tests with thousands of random sizes."""
+    if OTHER_DEVICE:
+        yield
+        return
+    import torch_pjrt
+
+    torch_pjrt.set_flag("SIZES", "exact")
+    yield
+    torch_pjrt.set_flag("SIZES", "bounded")
+
+
+@pytest.fixture
 def no_fallbacks() -> Iterator[None]:
     """Fails the test when one of its operators was left to the CPU."""
     if OTHER_DEVICE:

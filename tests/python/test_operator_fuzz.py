@@ -157,6 +157,7 @@ def run_program(kind: str, numbers: list[int], device: torch.device) -> None:
         ours.append(chained)
 
 
+@pytest.mark.usefixtures("exact_sizes")
 @pytest.mark.parametrize("kind", TABLE)
 @hypothesis.settings(
     max_examples=EXAMPLES,

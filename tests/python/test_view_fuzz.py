@@ -352,6 +352,13 @@ def gradients(machine: Machine) -> list[Tensor | None] | Exception:
         return error
 
 
+@pytest.fixture(autouse=True)
+def sizes(kind: str, request: pytest.FixtureRequest) -> None:
+    """Two kinds also meet the programs for changing sizes; the others are faster without."""
+    if kind not in ("a matrix", "with gradients"):
+        request.getfixturevalue("exact_sizes")
+
+
 @pytest.mark.parametrize("kind", STARTS)
 @hypothesis.settings(
     max_examples=EXAMPLES,
