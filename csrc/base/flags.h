@@ -21,8 +21,7 @@ namespace tpj {
     "fused: run many calls as one program; strict: each when it is made; debug: wait for each")                    \
   X(FALLBACK, std::string, "warn", "an operator without a program runs on the CPU: warn once, silent, or error")   \
   X(PLUGIN, std::string, "", "PJRT plugin: a path of a shared library, or a registered name")                      \
-  X(SIZES, std::string, "bounded",                                                                                 \
-    "sizes that change in eager calls: bounded: a program for many; exact: one for each")
+  X(SIZES, std::string, "bounded", "sizes that change in eager calls: bounded: a program for many; exact: one for each")
 
 struct Flags {
 #define X(name, type, def, help) type name = def;

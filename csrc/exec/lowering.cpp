@@ -505,7 +505,8 @@ std::unique_ptr<Program> Lowering::finish(const torch::jit::Stack& returns, cons
   // Who computes in double precision wants equal calls to give equal bits, whatever stands around them.
   const auto is_double = [](DType d) { return d == DType::F64 || d == DType::C128; };
   program->runs_alone =
-      std::any_of(cells_.begin(), cells_.end(), [&](const SymbolicCell& c) { return c.type && is_double(c.type->dtype); }) ||
+      std::any_of(cells_.begin(), cells_.end(),
+                  [&](const SymbolicCell& c) { return c.type && is_double(c.type->dtype); }) ||
       std::any_of(outputs_.begin(), outputs_.end(), [&](const Value& v) { return is_double(v.dtype()); });
   program->text = b_.print(params, outputs_, aliases);
   program->reads = std::any_of(program->params.begin(), program->params.end(),
