@@ -12,6 +12,7 @@
 #include <fstream>
 #include <map>
 #include <mutex>
+#include <thread>
 
 #include "base/errors.h"
 #include "base/flags.h"
@@ -21,6 +22,7 @@ namespace tpj::compile {
 namespace {
 
 constexpr size_t kLogLimit = 4096;
+constexpr size_t kMostThreads = 8;
 
 struct Log {
   std::mutex mutex;
@@ -152,30 +154,21 @@ const std::string& identity_of(const pjrt::Client& client) {
   return identity;
 }
 
-}  // namespace
-
-std::atomic<int> compile_forbidden{0};
-
-Stats& Stats::get() {
-  static Stats& s = *new Stats;
-  return s;
-}
-
-std::unique_ptr<pjrt::Executable> compile(const pjrt::Client& client, const pjrt::Options& overrides,
-                                          std::string_view text, std::vector<pjrt::TensorType> parameters,
-                                          CompileRecord record) {
+// From disk, or by the compiler; the record then tells when that began.
+std::unique_ptr<pjrt::Executable> compile_one(const pjrt::Client& client, Request& request) {
+  CompileRecord& record = request.record;
   check_mappings();
-  if (!flags().DUMP.empty()) dump(record, text);
+  if (!flags().DUMP.empty()) dump(record, request.text);
   pjrt::CompileOptions options;
   options.portable = client.device_count() > 1;  // bound to the only device, an execution costs 0.2 us less
-  options.env_overrides = overrides;
+  options.env_overrides = request.overrides;
   Store* const disk = client.caps().serialize && client.caps().deserialize ? store() : nullptr;
   std::string key;
   if (disk != nullptr) {
-    key = str(identity_of(client), "\n", options.serialize(), "\n", text);
+    key = str(identity_of(client), "\n", options.serialize(), "\n", request.text);
     if (const std::optional<std::string> bytes = disk->get(key)) {
       try {
-        auto executable = client.deserialize(*bytes, options, parameters);
+        auto executable = client.deserialize(*bytes, options, request.parameters);
         Stats::get().disk_hits += 1;
         return executable;
       } catch (const Error&) {
@@ -187,7 +180,7 @@ std::unique_ptr<pjrt::Executable> compile(const pjrt::Client& client, const pjrt
             record.where.empty() ? "" : ", at ", record.where);
   const auto start = std::chrono::steady_clock::now();
   static const auto first_start = start;
-  record.started = std::chrono::duration<double>(start - first_start).count();
+  record.started = std::max(0.0, std::chrono::duration<double>(start - first_start).count());
   const Progress progress(record);
   const auto finish = [&](bool ok) {
     const auto spent = std::chrono::steady_clock::now() - start;
@@ -195,10 +188,9 @@ std::unique_ptr<pjrt::Executable> compile(const pjrt::Client& client, const pjrt
     record.ok = ok;
     Stats::get().compiles += 1;
     Stats::get().compile_nanoseconds += std::chrono::duration_cast<std::chrono::nanoseconds>(spent).count();
-    add(record);
   };
   try {
-    auto executable = client.compile(text, options, std::move(parameters));
+    auto executable = client.compile(request.text, options, std::move(request.parameters));
     finish(true);
     if (disk != nullptr) {
       try {
@@ -212,6 +204,46 @@ std::unique_ptr<pjrt::Executable> compile(const pjrt::Client& client, const pjrt
     finish(false);
     throw Error(e.kind(), str("[", record.what, "] ", e.what(), record.where.empty() ? "" : ", at ", record.where));
   }
+}
+
+}  // namespace
+
+std::atomic<int> compile_forbidden{0};
+
+Stats& Stats::get() {
+  static Stats& s = *new Stats;
+  return s;
+}
+
+std::vector<Compiled> compile_all(const pjrt::Client& client, std::vector<Request> requests) {
+  std::vector<Compiled> made(requests.size());
+  std::atomic<size_t> next{0};
+  const auto work = [&] {
+    for (size_t i = next++; i < requests.size(); i = next++) {
+      try {
+        made[i].executable = compile_one(client, requests[i]);
+      } catch (...) {
+        made[i].error = std::current_exception();
+      }
+    }
+  };
+  {
+    std::vector<std::jthread> helpers;
+    const size_t threads = std::min<size_t>({requests.size(), std::thread::hardware_concurrency(), kMostThreads});
+    while (helpers.size() + 1 < threads) helpers.emplace_back(work);
+    work();
+  }
+  for (Request& r : requests)
+    if (r.record.started >= 0) add(std::move(r.record));
+  return made;
+}
+
+std::unique_ptr<pjrt::Executable> compile(const pjrt::Client& client, Request request) {
+  std::vector<Request> one;
+  one.push_back(std::move(request));
+  Compiled made = std::move(compile_all(client, std::move(one)).front());
+  if (made.error) std::rethrow_exception(made.error);
+  return std::move(made.executable);
 }
 
 std::vector<CompileRecord> compile_log() {

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <string>
@@ -15,11 +16,11 @@ namespace tpj::compile {
 
 // Why a program was compiled.
 struct CompileRecord {
-  std::string what;    // operator or graph
-  std::string reason;  // which part of the key was new
-  std::string where;   // the user's line, "file.py:12", when known
-  double started = 0;  // seconds since the process began to compile
-  double seconds = 0;  // in the plugin's compiler
+  std::string what;     // operator or graph
+  std::string reason;   // which part of the key was new
+  std::string where;    // the user's line, "file.py:12", when known
+  double started = -1;  // seconds since the process began to compile; below 0: not compiled
+  double seconds = 0;   // in the plugin's compiler
   bool ok = true;
 };
 
@@ -30,11 +31,24 @@ struct Stats {
   static Stats& get();
 };
 
-// Compiles for one device. `parameters` are the types of the arguments. Throws what the compiler says with the
-// operator's name.
-std::unique_ptr<pjrt::Executable> compile(const pjrt::Client& client, const pjrt::Options& overrides,
-                                          std::string_view text, std::vector<pjrt::TensorType> parameters,
-                                          CompileRecord record);
+struct Request {
+  std::string_view text;
+  std::vector<pjrt::TensorType> parameters;
+  pjrt::Options overrides;
+  CompileRecord record;
+};
+
+// Compiles for one device. Throws what the compiler says, with the operator's name.
+std::unique_ptr<pjrt::Executable> compile(const pjrt::Client& client, Request request);
+
+struct Compiled {
+  std::unique_ptr<pjrt::Executable> executable;
+  std::exception_ptr error;  // where there is no executable
+};
+
+// The same for several programs, on as many threads as there are processors (at most 8). Nothing but time depends on
+// how many: the log has the programs in the order of the requests.
+std::vector<Compiled> compile_all(const pjrt::Client& client, std::vector<Request> requests);
 
 // Newest last; the oldest are dropped beyond 4,096.
 std::vector<CompileRecord> compile_log();

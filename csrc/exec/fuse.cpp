@@ -27,7 +27,7 @@ size_t CallGraph::bytes() const {
   return sum;
 }
 
-Fused fuse(const CallGraph& graph, bool donation) {
+Fused fuse(const CallGraph& graph, const std::function<bool(size_t input)>& is_ours) {
   Fused out;
   hlo::Composer composer;
   for (const runtime::BufferRef& b : graph.inputs) composer.parameter({b->type()->dtype, b->type()->dims});
@@ -68,8 +68,8 @@ Fused fuse(const CallGraph& graph, bool donation) {
     if (!graph.live[v]) continue;
     const CallGraph::Value& value = graph.values[v];
     const auto input = static_cast<size_t>(value.replaces);
-    if (donation && value.replaces >= 0 && aliases[input] < 0 && graph.inputs[input].use_count() == 1 &&
-        graph.inputs[input]->type() == value.buffer->type()) {
+    if (value.replaces >= 0 && aliases[input] < 0 && graph.inputs[input]->type() == value.buffer->type() &&
+        is_ours(input)) {
       aliases[input] = static_cast<int>(results.size());
       out.taken.push_back(input);
     }
@@ -81,7 +81,7 @@ Fused fuse(const CallGraph& graph, bool donation) {
   return out;
 }
 
-bool is_worth_compiling(const CallGraph& graph, bool is_new) {
+bool is_worth_compiling(const CallGraph& graph, bool is_new, const std::unordered_set<const Program*>& soon) {
   if (!is_new) return true;
   // Programs that are not compiled yet are the price of running the calls one by one. Each graph that meets one of them
   // and does without it makes the next one half as willing: it is met often, in graphs that differ.
@@ -91,22 +91,22 @@ bool is_worth_compiling(const CallGraph& graph, bool is_new) {
   std::sort(programs.begin(), programs.end());
   programs.erase(std::unique(programs.begin(), programs.end()), programs.end());
   for (const Program* p : programs)
-    if (!p->is_compiled()) price += 1.0 / (1 << std::min(p->graphs.fetch_add(1, std::memory_order_relaxed), 16));
+    if (!p->is_compiled() && !soon.contains(p))
+      price += 1.0 / (1 << std::min(p->graphs.fetch_add(1, std::memory_order_relaxed), 16));
   return price > 1 + 0.25 * static_cast<double>(programs.size());
 }
 
-std::unique_ptr<pjrt::Executable> compile_fused(const CallGraph& graph, const Fused& fused, const std::string& reason,
-                                                const std::string& where) {
-  std::vector<pjrt::TensorType> types;
-  for (const runtime::BufferRef& b : graph.inputs) types.push_back({b->type()->dtype, b->type()->dims});
-  for (const auto& [dtype, type] : fused.numbers) types.push_back({dtype, type->dims});
-  compile::CompileRecord record;
-  record.what = str("graph of ", graph.calls.size(), " calls, ", graph.calls.front().program->name, " to ",
-                    graph.calls.back().program->name);
-  record.reason = reason;
-  record.where = where;
-  return compile::compile(runtime::client(), runtime::config().compile_overrides, fused.text, std::move(types),
-                          std::move(record));
+compile::Request request_of(const CallGraph& graph, const Fused& fused, std::string reason, const std::string& where) {
+  compile::Request out;
+  out.text = fused.text;
+  out.overrides = runtime::config().compile_overrides;
+  for (const runtime::BufferRef& b : graph.inputs) out.parameters.push_back({b->type()->dtype, b->type()->dims});
+  for (const auto& [dtype, type] : fused.numbers) out.parameters.push_back({dtype, type->dims});
+  out.record.what = str("graph of ", graph.calls.size(), " calls, ", graph.calls.front().program->name, " to ",
+                        graph.calls.back().program->name);
+  out.record.reason = std::move(reason);
+  out.record.where = where;
+  return out;
 }
 
 }  // namespace tpj::exec

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "exec/program.h"
@@ -58,12 +60,14 @@ struct Fused {
   std::vector<std::pair<DType, const BufferType*>> numbers;  // as one-dimensional arrays
   std::vector<size_t> taken;                                 // inputs whose memory an output takes
 };
-Fused fuse(const CallGraph& graph, bool donation);
+// `is_ours`: nobody outside of the notes holds that input, so that an output may take its memory.
+Fused fuse(const CallGraph& graph, const std::function<bool(size_t input)>& is_ours);
 
-// Is one program cheaper than the calls one by one? Counts the graph in the programs it holds when it is new.
-bool is_worth_compiling(const CallGraph& graph, bool is_new);
+// Is one program cheaper than the calls one by one? Counts the graph in the programs it holds when it is new. `soon`:
+// the programs that will be compiled for the graphs before it.
+bool is_worth_compiling(const CallGraph& graph, bool is_new, const std::unordered_set<const Program*>& soon);
 
-std::unique_ptr<pjrt::Executable> compile_fused(const CallGraph& graph, const Fused& fused, const std::string& reason,
-                                                const std::string& where);
+// What the compiler is asked for; `fused` keeps the text.
+compile::Request request_of(const CallGraph& graph, const Fused& fused, std::string reason, const std::string& where);
 
 }  // namespace tpj::exec

@@ -11,12 +11,22 @@ pjrt::TensorType type_of(const Param& p) {
   return {p.dtype, p.kind == Param::Kind::kRng ? std::vector<int64_t>{2} : std::vector<int64_t>()};
 }
 
-pjrt::Options overrides_for(std::string_view text) {
+compile::Request Program::request() const {
   const runtime::PluginConfig& c = runtime::config();
-  const bool needed = std::any_of(
-      c.override_operations.begin(), c.override_operations.end(),
-      [&](const std::string& op) { return text.find("\"stablehlo." + op + "\"") != std::string_view::npos; });
-  return needed || c.override_operations.empty() ? c.compile_overrides : pjrt::Options();
+  const bool overridden = c.override_operations.empty() ||
+                          std::any_of(c.override_operations.begin(), c.override_operations.end(), [&](const auto& op) {
+                            return text.find("\"stablehlo." + op + "\"") != std::string::npos;
+                          });
+  compile::Request out{text, {}, overridden ? c.compile_overrides : pjrt::Options(), record};
+  for (const Param& p : params) out.parameters.push_back(type_of(p));
+  return out;
+}
+
+void Program::set_executable(std::unique_ptr<pjrt::Executable> executable) const {
+  const std::lock_guard lock(mutex_);
+  if (owned_) return;
+  owned_ = std::move(executable);
+  compiled_.store(owned_.get(), std::memory_order_release);
 }
 
 const pjrt::Executable& Program::executable() const {
@@ -24,9 +34,7 @@ const pjrt::Executable& Program::executable() const {
     return *e;
   const std::lock_guard lock(mutex_);
   if (!owned_) {
-    std::vector<pjrt::TensorType> types;
-    for (const Param& p : params) types.push_back(type_of(p));
-    owned_ = compile::compile(runtime::client(), overrides_for(text), text, std::move(types), record);
+    owned_ = compile::compile(runtime::client(), request());
     compiled_.store(owned_.get(), std::memory_order_release);
   }
   return *owned_;

@@ -84,6 +84,9 @@ struct Program {
   // The program by itself; compiles at the first call. Throws what the compiler says.
   const pjrt::Executable& executable() const;
   bool is_compiled() const { return compiled_.load(std::memory_order_acquire) != nullptr; }
+  // For who compiles several at once: what the compiler is asked for, and where its answer goes.
+  compile::Request request() const;
+  void set_executable(std::unique_ptr<pjrt::Executable> executable) const;
 
   mutable std::atomic<int> graphs{0};  // how many graphs that ran for the first time held it
 
@@ -95,8 +98,5 @@ struct Program {
 
 // What the executable takes there.
 pjrt::TensorType type_of(const Param& param);
-
-// The plugin's compiler overrides, if the program needs them.
-pjrt::Options overrides_for(std::string_view text);
 
 }  // namespace tpj::exec

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstring>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "exec/fuse.h"
@@ -38,7 +39,9 @@ struct Known {
   Fused fused;
   std::vector<const Program*> programs;  // of its calls
   bool hopeless = false;                 // it does not compile as one
-  uint64_t last_use = 0;
+  uint64_t last_use = 0, runs = 0;
+
+  bool is_settled() const { return executable != nullptr || hopeless; }
 };
 
 class Queue {
@@ -155,7 +158,8 @@ class Queue {
     return Operand(Operand::From::kNumber, index).word();
   }
 
-  // The graph as it is known, by its calls and by which values somebody still holds.
+  // The graph as it is known, by its calls and by which values somebody still holds. Null: it never ran, and is not
+  // made.
   Known* find(CallGraph& graph, bool make) {
     std::vector<uint64_t>& words = graph.words;
     const size_t end = words.size();
@@ -170,10 +174,7 @@ class Queue {
     words.push_back(bits);
     const auto at = known_.find(words);
     Known* known = at == known_.end() ? nullptr : &at->second;
-    if (known == nullptr && make) {
-      if (known_.size() >= kMostKnown) known_.clear(), compiled_.clear();
-      known = &known_[words];
-    }
+    if (known == nullptr && make) known = &known_[words];
     words.resize(end);
     return known;
   }
@@ -181,21 +182,21 @@ class Queue {
   std::exception_ptr flush_now() {
     std::unique_lock lock(mutex_);
     std::string where;
-    if (!is_compiled()) {
+    std::vector<Known*> known;
+    if (!look_up(known)) {
       // Who compiles asks for the user's line, and so for the interpreter's lock, whose holder may wait for ours: not
       // while we hold it.
       lock.unlock();
       where = compile::user_line();
       lock.lock();
+      if (!look_up(known)) compile_new(known, where);
     }
-    if (noted_ == 0) return nullptr;
-    end_graph();
     std::exception_ptr first;
-    for (CallGraph& graph : ended_) {
-      const std::exception_ptr error = run(graph, where);
+    for (size_t i = 0; i < ended_.size(); ++i) {
+      const std::exception_ptr error = run(ended_[i], known[i]);
       if (error && !first) first = error;
-      graph.clear();
-      spare_.push_back(std::move(graph));
+      ended_[i].clear();
+      spare_.push_back(std::move(ended_[i]));
     }
     ended_.clear();
     noted_ = 0;
@@ -206,36 +207,90 @@ class Queue {
   // One call, or state from nothing: nothing is gained by a program of their own.
   static bool is_plain(const CallGraph& graph) { return graph.calls.size() < 2 || !graph.reads; }
 
-  // Is all that is noted known, and compiled as far as it can be?
-  bool is_compiled() {
-    const auto ready = [&](CallGraph& g) {
-      if (is_plain(g)) return true;
-      const Known* known = find(g, false);
-      return known != nullptr && (known->executable != nullptr || known->hopeless);
-    };
-    return ready(graph_) && std::all_of(ended_.begin(), ended_.end(), ready);
+  // What is known of the graphs that are to run (null: nothing). True: each is compiled as far as it can be.
+  bool look_up(std::vector<Known*>& known) {
+    if (!graph_.calls.empty()) end_graph();
+    known.clear();
+    bool ready = true;
+    for (CallGraph& graph : ended_) {
+      const bool plain = is_plain(graph);
+      known.push_back(plain ? nullptr : find(graph, false));
+      if (known.back() != nullptr) known.back()->last_use = id_;
+      ready &= plain || (known.back() != nullptr && known.back()->is_settled());
+    }
+    return ready;
   }
 
-  std::exception_ptr run(CallGraph& graph, const std::string& where) {
-    if (is_plain(graph)) return run_calls(graph);
-    Known* known = find(graph, false);
-    const bool is_new = known == nullptr;
-    if (is_new) known = find(graph, true);
-    known->last_use = id_;
-    if (known->executable == nullptr && !known->hopeless && is_worth_compiling(graph, is_new)) {
-      try {
-        known->fused = fuse(graph, runtime::client().caps().limits().donation);
-        known->programs.clear();
-        for (const CallGraph::Call& c : graph.calls) known->programs.push_back(c.program);
-        known->executable = compile_fused(graph, known->fused, reason(*known), where);
-        known->fused.text.clear();
-        keep(known);
-      } catch (const Error& e) {
-        known->hopeless = e.kind() != ErrorKind::kOutOfMemory && compile::compile_forbidden == 0;
-      }
+  // Compiles what the graphs need that are to run, all of it together: graphs that are worth it, else their calls.
+  void compile_new(std::vector<Known*>& known, const std::string& where) {
+    if (known_.size() + ended_.size() > kMostKnown) {
+      known_.clear(), compiled_.clear();
+      std::fill(known.begin(), known.end(), nullptr);
     }
-    if (known->executable == nullptr) return run_calls(graph);
-    compile::Stats::get().hits.fetch_add(is_new ? 0 : 1, std::memory_order_relaxed);
+    const bool donation = runtime::client().caps().limits().donation;
+    std::vector<Known*> fresh;
+    std::vector<const Program*> alone;
+    std::vector<compile::Request> requests;
+    std::unordered_set<const Program*> soon;               // those in `alone`
+    std::unordered_map<const DeviceBuffer*, size_t> held;  // by graphs that will have run
+    for (size_t i = 0; i < ended_.size(); ++i) {
+      CallGraph& graph = ended_[i];
+      bool one_by_one = is_plain(graph);
+      if (!one_by_one) {
+        const bool is_new = known[i] == nullptr;
+        if (is_new) known[i] = find(graph, true);  // an equal one may have come in between
+        Known& k = *known[i];
+        k.last_use = id_;
+        const bool asked = std::find(fresh.begin(), fresh.end(), &k) != fresh.end();
+        if (!k.is_settled() && !asked && is_worth_compiling(graph, is_new, soon)) {
+          k.fused = fuse(graph, [&](size_t input) {
+            const BufferRef& buffer = graph.inputs[input];
+            const auto earlier = held.find(buffer.get());
+            return donation && buffer.use_count() == 1 + (earlier == held.end() ? 0 : earlier->second);
+          });
+          k.programs.clear();
+          for (const CallGraph::Call& c : graph.calls) k.programs.push_back(c.program);
+          requests.push_back(request_of(graph, k.fused, reason(k, fresh), where));
+          fresh.push_back(&k);
+        } else {
+          one_by_one = !asked && k.executable == nullptr;
+        }
+      }
+      if (one_by_one)
+        for (const CallGraph::Call& c : graph.calls)
+          if (!c.program->is_compiled() && soon.insert(c.program).second) alone.push_back(c.program);
+      for (const BufferRef& b : graph.inputs) held[b.get()] += 1;
+      for (const CallGraph::Value& v : graph.values) held[v.buffer.get()] += 1;
+    }
+    for (const Program* p : alone) requests.push_back(p->request());
+    std::vector<compile::Compiled> made = compile::compile_all(runtime::client(), std::move(requests));
+    for (size_t i = 0; i < made.size(); ++i) {
+      if (i >= fresh.size()) {
+        if (made[i].executable != nullptr) alone[i - fresh.size()]->set_executable(std::move(made[i].executable));
+        continue;  // what did not compile fails again when it is to run
+      }
+      Known& k = *fresh[i];
+      k.executable = std::move(made[i].executable);
+      k.fused.text.clear();
+      if (k.executable != nullptr) keep(&k);
+      if (made[i].error) k.hopeless = is_final(made[i].error);
+    }
+  }
+
+  // Is there no use in asking again for what did not compile?
+  static bool is_final(const std::exception_ptr& error) {
+    try {
+      std::rethrow_exception(error);
+    } catch (const Error& e) {
+      return e.kind() != ErrorKind::kOutOfMemory && compile::compile_forbidden == 0;
+    } catch (const std::exception&) {
+      return false;
+    }
+  }
+
+  std::exception_ptr run(CallGraph& graph, Known* known) {
+    if (known == nullptr || known->executable == nullptr) return run_calls(graph);
+    compile::Stats::get().hits.fetch_add(known->runs++ == 0 ? 0 : 1, std::memory_order_relaxed);
     try {
       run_fused(graph, *known);
       return nullptr;
@@ -245,14 +300,16 @@ class Queue {
   }
 
   // Why it is new: where it leaves the graph that is most like it.
-  std::string reason(const Known& graph) const {
+  std::string reason(const Known& graph, const std::vector<Known*>& fresh) const {
     const std::vector<const Program*>& mine = graph.programs;
     const Known* nearest = nullptr;
     size_t common = 0;
-    for (const Known* other : compiled_) {
-      const auto [end, _] = std::mismatch(mine.begin(), mine.end(), other->programs.begin(), other->programs.end());
-      const auto n = static_cast<size_t>(end - mine.begin());
-      if (n > common) nearest = other, common = n;
+    for (const std::vector<Known*>* graphs : {&compiled_, &fresh}) {
+      for (const Known* other : *graphs) {
+        const auto [end, _] = std::mismatch(mine.begin(), mine.end(), other->programs.begin(), other->programs.end());
+        const auto n = static_cast<size_t>(end - mine.begin());
+        if (n > common) nearest = other, common = n;
+      }
     }
     if (nearest == nullptr) return "first graph that begins with this call";
     if (common == mine.size()) return "the calls of an earlier graph, but other results are held, or they go elsewhere";

@@ -124,6 +124,19 @@ print([entry["operator"] for entry in torch_pjrt.compile_log() if " up to " in e
     assert run_python(code, check=True).stdout == "[]\n"
 
 
+@pytest.mark.usefixtures("strict")
+def test_sizes_that_stay_get_their_own_program(device: torch.device, pjrt: ModuleType) -> None:
+    """The same line for models of several widths, each for many steps; two sizes in turn are no such thing."""
+
+    def row(*sizes: int) -> collections.Counter[str]:
+        return compiled_since(pjrt, lambda: [check(torch.asinh, device, torch.randn(3, n)) for n in sizes])
+
+    row(5, 9, 14)
+    assert not row(*[12, 15] * 80)
+    assert row(*[12] * 80) == {"aten::asinh": 1}
+    assert "same in 64 steps" in pjrt.compile_log()[-1]["reason"]
+
+
 def test_what_is_written_in_place_is_seen_by_every_view(device: torch.device) -> None:
     for n in (5, 9, 14, 30, 33, 16):
         x = torch.randn(3, n, 4)

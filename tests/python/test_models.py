@@ -35,6 +35,7 @@ def late_compiles(device: torch.device, since: int) -> str:
     return "\n".join(str(entry) for entry in torch_pjrt.compile_log()[since:])
 
 
+@pytest.mark.usefixtures("exact_sizes")  # the models use the same lines
 @pytest.mark.parametrize("job", JOBS.values(), ids=JOBS.keys())
 def test_twenty_steps_lose_what_they_lose_on_the_cpu(job: Workload, device: torch.device, no_fallbacks: None) -> None:
     expected = list(train(job, torch.device("cpu"), STEPS))
@@ -42,7 +43,7 @@ def test_twenty_steps_lose_what_they_lose_on_the_cpu(job: Workload, device: torc
     warm = 0
     for step, loss in enumerate(train(job, device, STEPS), start=1):
         losses.append(loss)
-        if step == 2:
+        if step == 3:  # the optimizer has state from the second on, and a graph may be compiled when it comes again
             warm = compiles(device)
     late = compiles(device) - warm
     assert late == 0, late_compiles(device, -late)
