@@ -64,6 +64,8 @@ void reset_stats() {
 std::map<std::string, int64_t> fallback_table() { return eager::fallbacks(); }
 std::vector<std::pair<std::string, std::string>> row_table() { return eager::registered_rows(); }
 
+void set_is_printing(bool (*hook)()) { eager::set_is_printing(hook); }
+
 std::vector<LogEntry> compile_entries() {
   std::vector<LogEntry> out;
   for (const compile::CompileRecord& r : compile::compile_log())

@@ -20,6 +20,7 @@ struct BackendConfig {
   pjrt::CapOverrides caps;
 };
 void register_all(const BackendConfig& config);
+void set_is_printing(bool (*hook)());
 
 std::vector<std::pair<std::string, int64_t>> integer_stats();
 double compile_seconds();

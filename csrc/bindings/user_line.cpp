@@ -15,32 +15,49 @@ bool is_library(std::string_view file) {
          file.starts_with("<frozen");
 }
 
-std::string find_line() {
-  if (!Py_IsInitialized() || _Py_IsFinalizing()) return {};
+// Calls f(file, frame) for the frames from the innermost on, until it says true.
+template <typename F>
+void each_frame(F&& f) {
+  if (!Py_IsInitialized() || _Py_IsFinalizing()) return;
   const PyGILState_STATE gil = PyGILState_Ensure();
-  std::string where;
   PyFrameObject* frame = PyThreadState_GetFrame(PyThreadState_Get());
   while (frame != nullptr) {
     PyCodeObject* code = PyFrame_GetCode(frame);
     const char* file = PyUnicode_AsUTF8(code->co_filename);
-    if (file != nullptr && !is_library(file))
-      where = std::string(file) + ":" + std::to_string(PyFrame_GetLineNumber(frame));
+    const bool done = file != nullptr && f(std::string_view(file), frame);
     Py_DECREF(code);
-    PyFrameObject* back = PyFrame_GetBack(frame);
+    PyFrameObject* back = done ? nullptr : PyFrame_GetBack(frame);
     Py_DECREF(frame);
     frame = back;
-    if (!where.empty()) {
-      Py_XDECREF(frame);
-      break;
-    }
   }
   PyErr_Clear();
   PyGILState_Release(gil);
+}
+
+std::string find_line() {
+  std::string where;
+  each_frame([&](std::string_view file, PyFrameObject* frame) {
+    if (is_library(file)) return false;
+    where = std::string(file) + ":" + std::to_string(PyFrame_GetLineNumber(frame));
+    return true;
+  });
   return where;
+}
+
+bool is_printing() {
+  bool answer = false;
+  each_frame([&](std::string_view file, PyFrameObject*) {
+    answer = file.ends_with("/torch/_tensor_str.py");
+    return true;
+  });
+  return answer;
 }
 
 }  // namespace
 
-void install_user_line() { compile::set_user_line(&find_line); }
+void install_user_line() {
+  compile::set_user_line(&find_line);
+  set_is_printing(&is_printing);
+}
 
 }  // namespace tpj::bindings

@@ -33,6 +33,7 @@ class CountedKernel final : public c10::OperatorKernel {
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
     const at::AutoDispatchBelowADInplaceOrView below;
+    if (run_for_print(op, *stack)) return;
     const size_t first = stack->size() - op.schema().arguments().size();
     std::vector<int64_t> dims;
     for (const auto& [cut, arg] : cuts_) {

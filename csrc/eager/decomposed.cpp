@@ -129,6 +129,7 @@ bool run_decomposed(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
       const std::lock_guard lock(state().mutex);
       if (state().hopeless.contains(hash)) return false;
     }
+    if (run_for_print(op, stack)) return true;
     exec::Results results;
     std::string why;
     if (run_changing(op, *form, stack, n_args, &results, why)) {

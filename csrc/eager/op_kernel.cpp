@@ -14,6 +14,7 @@
 #include "compile/compiler.h"
 #include "eager/bounds.h"
 #include "eager/changing.h"
+#include "eager/kernels.h"
 #include "runtime/device.h"
 #include "runtime/errors.h"
 #include "runtime/scalar_type.h"
@@ -464,6 +465,12 @@ const exec::Program* OpKernel::program(const c10::OperatorHandle& op, exec::Inpu
   std::unique_ptr<exec::Program> made;
   try {
     check_overlap(form_, stack, n_args_);
+    torch::jit::Stack printed(stack.end() - static_cast<std::ptrdiff_t>(n_args_), stack.end());
+    if (run_for_print(op, printed)) {
+      if (results != nullptr)
+        for (const c10::IValue& v : printed) results->push_back(v.toTensor());
+      return nullptr;
+    }
     std::string why;
     if (check_errors_ < 0 && run_changing(op, form_, stack, n_args_, results, why)) return nullptr;
     if (!why.empty()) {  // buffers may have grown

@@ -30,4 +30,7 @@ void drop_traced(int64_t number);
 std::map<std::string, int64_t> fallbacks();
 void reset_fallbacks();
 
+// ---- printing: tells whether it is PyTorch's code for printing tensors that calls an operator. Set by the bindings.
+void set_is_printing(bool (*hook)());
+
 }  // namespace tpj::eager

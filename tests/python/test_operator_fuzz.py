@@ -135,7 +135,7 @@ def run_program(kind: str, numbers: list[int], device: torch.device) -> None:
         script.append(f"t.append({line})")
 
         def check(truth: bool, what: str, *details: object) -> None:
-            assert truth, "\n".join([f"{what} (seed {SEED}) after", "", *script, "", *map(str, details)])
+            assert truth, "\n".join([f"{what} (seed {SEED}) after", "", *script, "", *map(repr, details)])
 
         expected = run(line, names["cpu"], cpu)
         alone = run(line, names[str(device)], [x.to(device) for x in cpu])
@@ -143,14 +143,14 @@ def run_program(kind: str, numbers: list[int], device: torch.device) -> None:
         if isinstance(expected, Exception):
             script.pop()
             refused = isinstance(expected, NotImplementedError) or "not support" in str(expected)
-            check(refused or isinstance(alone, Exception), "No error", line, repr(expected), alone)
+            check(refused or isinstance(alone, Exception), "No error", line, expected, alone)
             continue
         for found, what in ((alone, "A wrong operator"), (chained, "A wrong chain")):
-            check(isinstance(found, Tensor), what, repr(found))
+            check(isinstance(found, Tensor), what, found)
             check(found.dtype == expected.dtype and found.shape == expected.shape, what, expected, found)
-        check(close(alone, expected, 1), "A wrong operator", expected, alone.cpu())
+        check(close(alone, expected, 1), "A wrong operator", expected, alone)
         if exact:
-            check(close(chained, expected, 1), "A wrong chain", expected, chained.cpu())
+            check(close(chained, expected, 1), "A wrong chain", expected, chained)
         elif not close(chained, expected, 10):
             chained = alone  # rounding decided: go on from equal numbers
         cpu.append(expected)

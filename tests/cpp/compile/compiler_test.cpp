@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "pjrt/test_plugin.h"
+#include "pjrt/support.h"
 
 namespace tpj::compile {
 namespace {
@@ -12,7 +12,8 @@ class CompilerTest : public pjrt::test::WithPlugin {};
 std::vector<Request> requests(const std::vector<std::string>& texts) {
   std::vector<Request> out;
   for (size_t i = 0; i < texts.size(); ++i) {
-    out.push_back({texts[i], {}, {}, {}});
+    const pjrt::TensorType vector{DType::F32, {static_cast<int64_t>(i + 1)}};
+    out.push_back({texts[i], {vector, vector}, {}, {}});
     out.back().record.what = "program " + std::to_string(i);
   }
   return out;
