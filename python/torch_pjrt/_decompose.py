@@ -278,14 +278,23 @@ def _plain(value: Any, ids: dict[torch.fx.Node, tuple[int, int]]) -> Any:
     raise Untraceable(value)
 
 
+def traced(run: Callable[..., Any], *args: Any, decompositions: dict[Any, Any] | None = None) -> torch.fx.GraphModule:
+    """The graph of ``run(*args)`` for tensors without contents, in operators that have rows."""
+    from torch._guards import TracingContext, tracing
+    from torch._subclasses import FakeTensorMode
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    # make_fx notes what each node gives with the context's mode; without one it makes a new one for each.
+    with tracing(TracingContext(FakeTensorMode())):
+        return make_fx(run, decomposition_table=_table() | (decompositions or {}))(*args)
+
+
 def trace(name: str, arguments: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]] | None:
     """The call as ``(nodes, outputs)``, or None when PyTorch has no decomposition of it into rows.
 
     Tensors of the arguments are the values 0, 1, ...; node k makes value ``number of tensors + k``. A node is
     ``(operator, arguments in the order of its schema)``.
     """
-    from torch.fx.experimental.proxy_tensor import make_fx
-
     try:
         op, count = _functional(_find(name))
         if op not in _table():
@@ -301,7 +310,7 @@ def trace(name: str, arguments: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple
             return op(*torch.utils._pytree.tree_map_only(Tensor, lambda _: next(left), call), **keywords)
 
         with torch.no_grad():
-            graph = make_fx(run, decomposition_table=_table())(tensors).graph
+            graph = traced(run, tensors).graph
         return _nodes(graph, [node for node in graph.nodes if node.op == "placeholder"])
     except Exception:  # whatever a decomposition trips over: the call then runs on the CPU, counted
         return None

@@ -197,8 +197,6 @@ def _trace(
     gm: torch.fx.GraphModule, args: Sequence[Any], at: _sizes.AtBounds | None, name: str | None = None
 ) -> _Program:
     """The graph with these sizes, or at the bounds, in operators that have rows; nothing is computed on the device."""
-    from torch.fx.experimental.proxy_tensor import make_fx
-
     from torch_pjrt import _C
 
     for node in gm.graph.nodes:
@@ -216,8 +214,7 @@ def _trace(
             return at.run(split.device.graph, flat[:count], flat[count:])
 
     with torch.no_grad(), torch.fx.traceback.preserve_node_meta():
-        table = _decompose._table() | _decompose._random()
-        traced = make_fx(run, decomposition_table=table)(*like)
+        traced = _decompose.traced(run, *like, decompositions=_decompose._random())
     graph = traced.graph
     graph.eliminate_dead_code()
     constants: list[Any] = list(split.constants)
