@@ -43,8 +43,8 @@ at::Tensor host_view(const at::Tensor& src);
 
 // fallback.cpp: the boxed kernel for everything else.
 void register_fallback();
-// Runs a call by which PyTorch prints a tensor on the CPU, which compiles nothing. False: it is no such call; nothing was
-// done.
+// Runs a call by which PyTorch prints a tensor on the CPU, which compiles nothing. False: it is no such call; nothing
+// was done.
 bool run_for_print(const c10::OperatorHandle& op, torch::jit::Stack& stack);
 
 // traced.cpp: tpj::run_traced.

@@ -13,7 +13,9 @@ from torch import Tensor
 NUMBERS = torch.tensor([[0.0, -1.5, 3e-7], [float("nan"), float("inf"), 12345.678]])
 COMPLEX = torch.complex(NUMBERS, NUMBERS.flip(0))
 TENSORS: dict[str, tuple[Tensor, Callable[[Tensor], Tensor]]] = {
-    **{str(t).removeprefix("torch."): (NUMBERS.to(t), lambda x: x) for t in (torch.float32, torch.bfloat16, torch.half)},
+    **{
+        str(t).removeprefix("torch."): (NUMBERS.to(t), lambda x: x) for t in (torch.float32, torch.bfloat16, torch.half)
+    },
     "float64": (NUMBERS.double(), lambda x: x),
     "whole numbers": (torch.tensor([1.0, -20.0, 300.0]), lambda x: x),
     "int64": (torch.tensor([[1 << 40, -3], [7, 0]]), lambda x: x),
