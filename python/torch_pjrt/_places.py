@@ -25,7 +25,7 @@ aten = torch.ops.aten
 _STEPS = 2  # in which a place had other sizes
 _LARGE = 1 << 20  # elements: from here on a program that computes on padding has to be worth it
 _STEPS_OF_LARGE = 8
-_SETTLED = 64  # steps in a row with the same sizes: they have changed for the last time
+_SETTLED = 64  # steps in a row with the same call: it has changed for the last time
 _MOST_NUMBERS = 2  # that change independently; more are those of another layer or model
 _MOST_PLACES = 1 << 16
 
@@ -175,20 +175,19 @@ class _Place:
         self.seen: list[tuple[tuple[int, ...], int]] = []
         self.entries: list[Any] = []  # of _changing.Entry
         self.step = self.step_before = -1
-        self.rows: dict[
-            tuple[int, ...], tuple[int, int]
-        ] = {}  # of sizes: their last step, and how many in a row it ends
+        self.rows: dict[Any, tuple[int, int]] = {}  # of equal calls: their last step, and how many in a row it ends
 
-    def is_settled(self, sizes: tuple[int, ...], step: int) -> bool:
-        """Whether these sizes came in each of many steps: a program of their own is faster."""
+    def is_settled(self, given: Given, step: int) -> bool:
+        """Whether a call like this, with the same memory, came in each of many steps: its own program is faster."""
         if step != self.step:
             self.step_before, self.step = self.step, step
-        last, row = self.rows.get(sizes, (-1, 0))
+        key = given.sizes, *((t.stride(), t.storage_offset(), t.untyped_storage().nbytes()) for t in given.tensors)
+        last, row = self.rows.get(key, (-1, 0))
         if last != step:
             row = row + 1 if last == self.step_before else 1
             if len(self.rows) >= 64:
                 self.rows.clear()
-            self.rows[sizes] = step, row
+            self.rows[key] = step, row
         return row >= _SETTLED
 
     def changing(self, given: Given, step: int) -> Iterator[dict[int, int]]:
@@ -227,7 +226,7 @@ def call(name: str, args: tuple[Any, ...], step: int) -> tuple[Any, ...] | str |
         why: str | None = None
         entry = next((e for e in place.entries if not e.refused and e.serves(given.sizes)), None)
         if entry is not None:
-            if place.is_settled(given.sizes, step):
+            if place.is_settled(given, step):
                 return f"; its sizes were the same in {_SETTLED} steps"
             results = _run(entry, given)
             if not isinstance(results, str):

@@ -73,6 +73,8 @@ FACTORS: dict[str, Callable[..., tuple[Tensor, ...]]] = {
 TOLERANCES = {
     "erfinv": (1e-5, 1e-5),  # its slope has no bound at the ends: gradients there are in the thousands
     "linalg.householder_product": (1e-4, 1e-4),  # a long chain of products in the backward
+    # Six squarings; in float32 the CPU's gradient, too, is 1e-4 off the one in float64.
+    "matrix_exp": (5e-5, 1e-5),
     # The CPU is off by 7e-7 in float64 beyond 5; tests/python/test_special.py has exact numbers.
     "special.bessel_j0": (1.3e-6, 1e-5),
     "special.bessel_y1": (1.3e-6, 1e-5),

@@ -137,6 +137,22 @@ def test_sizes_that_stay_get_their_own_program(device: torch.device, pjrt: Modul
     assert "same in 64 steps" in pjrt.compile_log()[-1]["reason"]
 
 
+@pytest.mark.usefixtures("strict")
+def test_the_newest_column_of_what_grows_never_stays(device: torch.device, pjrt: ModuleType) -> None:
+    """The sizes of the view are the same in every step; its strides and its offset are not."""
+
+    def grow(first: int, last: int) -> collections.Counter[str]:
+        def call() -> None:
+            for n in range(first, last):
+                x = torch.randn(3, n)
+                torch.testing.assert_close(x.to(device)[:, -1:].acosh().cpu(), x[:, -1:].acosh(), equal_nan=True)
+
+        return compiled_since(pjrt, call)
+
+    grow(4, 20)
+    assert grow(20, 120).total() <= 3  # a bound of the storage each
+
+
 def test_what_is_written_in_place_is_seen_by_every_view(device: torch.device) -> None:
     for n in (5, 9, 14, 30, 33, 16):
         x = torch.randn(3, n, 4)
