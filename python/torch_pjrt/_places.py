@@ -25,7 +25,7 @@ aten = torch.ops.aten
 _STEPS = 2  # in which a place had other sizes
 _LARGE = 1 << 20  # elements: from here on a program that computes on padding has to be worth it
 _STEPS_OF_LARGE = 8
-_SETTLED = 64  # steps in a row with the same call: it has changed for the last time
+_SETTLED = 256  # steps in a row with the same call: it has changed for the last time
 _MOST_NUMBERS = 2  # that change independently; more are those of another layer or model
 _MOST_PLACES = 1 << 16
 
@@ -214,6 +214,8 @@ _entries: dict[tuple[Any, ...], Any] = {}  # by what calls have in common and wh
 
 def call(name: str, args: tuple[Any, ...], step: int) -> tuple[Any, ...] | str | None:
     """The call's results; None where it is to be compiled, or why it has to be compiled for each size."""
+    if name == "aten::cat":
+        args = _without_nothing(args[0]), *args[1:]
     operator = _operator(name)
     given = _describe(name, operator, args) if operator is not None else None
     if operator is None or given is None:
@@ -248,6 +250,12 @@ def call(name: str, args: tuple[Any, ...], step: int) -> tuple[Any, ...] | str |
                 return results
             why = results
     return why
+
+
+def _without_nothing(tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+    """What ``cat`` joins, without the ``torch.tensor([])`` that it ignores: growing caches begin with one."""
+    some = [t for t in tensors if t.shape != (0,)]
+    return some if some and all(t.dtype == some[0].dtype for t in tensors) else tensors
 
 
 def _refusal(error: Exception) -> str:
