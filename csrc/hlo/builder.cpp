@@ -15,12 +15,6 @@ Dims iota_dims(int64_t n) {
   return d;
 }
 
-std::string list(const Dims& values) {
-  std::string s = "[";
-  for (size_t i = 0; i < values.size(); ++i) s += (i ? ", " : "") + std::to_string(values[i]);
-  return s + "]";
-}
-
 // `dense<[[0, 1], [2, 3]]> : tensor<2x2xi64>`
 std::string padding_attr(const std::vector<std::pair<int64_t, int64_t>>& padding) {
   std::string s = "padding = dense<[";
@@ -95,6 +89,12 @@ bool is_positive(const Dims& values) {
 }
 
 }  // namespace
+
+std::string list(const Dims& values) {
+  std::string s = "[";
+  for (size_t i = 0; i < values.size(); ++i) s += (i ? ", " : "") + std::to_string(values[i]);
+  return s + "]";
+}
 
 std::string i64_array(const Dims& values) {
   if (values.empty()) return "array<i64>";

@@ -76,6 +76,9 @@ struct ScatterDims {
   bool sorted_indices = false;
 };
 
+// For messages: "[2, 3]".
+std::string list(const Dims& values);
+
 class Builder {
  public:
   // `limits`: what the operations that are emitted must do without.

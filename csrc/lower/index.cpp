@@ -300,7 +300,13 @@ Values index_put(Call& c) {
   }
   if (const int64_t dim = only_mask(c, 1); dim >= 0) return {put_by_mask(c, x, values, dim, add)};
   const Index at = advanced_index(c, 1, x.dims());
-  const Value update = c.b.broadcast_to(values, indexed_dims(x.dims(), at));
+  const Dims indexed = indexed_dims(x.dims(), at);
+  const auto fits = [](int64_t value, int64_t place) { return value == 1 || value == place; };
+  TPJ_CHECK(values.dims().size() <= indexed.size() &&
+                std::equal(values.dims().rbegin(), values.dims().rend(), indexed.rbegin(), fits),
+            "shape mismatch: value tensor of shape ", hlo::list(values.dims()),
+            " cannot be broadcast to indexing result of shape ", hlo::list(indexed));
+  const Value update = c.b.broadcast_to(values, indexed);
   return {write_at(c.b, x, at, update, add ? accumulate(c.b) : replace())};
 }
 

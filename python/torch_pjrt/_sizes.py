@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
 from torch_pjrt import _rules, bounded
-from torch_pjrt._decompose import View, base_of
+from torch_pjrt._decompose import Untraceable, View, base_of
 
 __all__ = ["AtBounds", "Call", "Sizes", "is_dynamic", "limits", "prepare"]
 
@@ -156,6 +156,7 @@ class AtBounds:
         self.outputs: list[tuple[int, Any, list[int], tuple[int, ...] | None]] = []
         self.numbers: list[tuple[int, bounded.Sym]] = []
         self.aliases: list[tuple[int, bool, int, tuple[View, ...]]] = []
+        self.equal: set[tuple[sympy.Symbol, sympy.Symbol]] = set()
 
     def likes(self, graph: torch.fx.Graph, args: Sequence[Any]) -> list[Any]:
         """The arguments at their bounds, without contents."""
@@ -206,6 +207,7 @@ class AtBounds:
             else:
                 results.append(self.made(i, node, run, value))
         self.wanted = list(run.wanted)
+        self.equal = run.equal
         return results
 
     def restored(self, run: bounded.Bounded, i: int, node: torch.fx.Node, tensor: Tensor) -> bounded.Value:
@@ -263,8 +265,15 @@ class AtBounds:
         self.aliases.append((i, of_argument, which, tuple(steps)))
         return True
 
+    def fits(self, values: tuple[Any, ...]) -> bool:
+        """Whether those of the sizes are equal that the program takes for one."""
+        now = dict(zip(self.sizes.sources, values, strict=True))
+        return all(now[a] == now[b] for a, b in self.equal)
+
     def call(self, values: tuple[Any, ...]) -> Call:
-        """How the program is called with sizes up to these bounds."""
+        """How the program is called with sizes up to these bounds, which it has to fit."""
+        if not self.fits(values):
+            raise Untraceable("sizes that are to be equal are not")
         now = dict(zip(self.sizes.sources, values, strict=True))
 
         def real(expr: Any) -> Any:

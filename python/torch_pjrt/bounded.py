@@ -77,6 +77,7 @@ class Bounded:
         self.on_device: dict[tuple[Expr, torch.dtype], Tensor] = {}
         self.masks: dict[tuple[tuple[Expr, int], ...], Tensor] = {}
         self.user: torch.fx.Node | None = None
+        self.equal: set[tuple[sympy.Symbol, sympy.Symbol]] = set()  # sizes that are one, or the call is a mistake
 
     def run(self, values: Sequence[Value | None]) -> list[Any]:
         """The graph's results: a Value for each tensor."""
@@ -265,10 +266,22 @@ class Bounded:
                 if dim is None or _is_one(dim) or (_is_uniform(dim) and not _is_one(other)):
                     dim = other
                 elif not _is_one(other) and not _is_uniform(other) and _plain(other) != _plain(dim):
+                    if self.may_equal(dim, other):
+                        continue
                     raise _Merged(f"{self.user and self.user.target}: sizes {_text(dim)} and {_text(other)}")
             assert dim is not None
             out.append(dim)
         return tuple(reversed(out))
+
+    def may_equal(self, dim: Dim, other: Dim) -> bool:
+        """Whether two sizes are equal if those of the call are: PyTorch has not noticed that they have to be."""
+        sizes = [f.size for f in (*dim, *other)]
+        if len(dim) != 1 or len(other) != 1 or dim[0].bound != other[0].bound:
+            return False
+        if not all(isinstance(n, sympy.Symbol) for n in sizes):
+            return False
+        self.equal.add((sizes[0], sizes[1]))
+        return True
 
 
 def _is_tensor(value: Any) -> bool:

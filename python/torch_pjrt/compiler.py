@@ -143,7 +143,7 @@ class _Function:
             warnings.warn(f"torch.compile: each size compiles {_first_name(self.gm)} anew: {error}", stacklevel=2)
             return None
         assert made is not None
-        return program, made.call(values)
+        return (program, made.call(values)) if made.fits(values) else None
 
     def _program(
         self, key: tuple[Any, ...], args: list[Any], at: _sizes.AtBounds | None

@@ -388,3 +388,27 @@ def test_a_size_above_the_maximum_is_an_error(device: torch.device) -> None:
                 compiled(x)
         else:
             assert compiled(x).sum().item() == 10
+
+
+def test_sizes_that_have_to_be_equal_are_one_or_an_error(device: torch.device, pjrt: ModuleType) -> None:
+    """PyTorch itself does not ask whether they are when a graph is captured."""
+
+    def f(x: Tensor, rows: Tensor, new: Tensor) -> Tensor:
+        x = x.clone()
+        x[rows] = new
+        return x
+
+    torch._dynamo.reset()
+    whole = torch.compile(f, dynamic=True)
+
+    def call(g: Callable[..., Tensor], n: int, m: int, where: torch.device | str) -> Tensor:
+        x, rows, new = torch.zeros(40, 3), torch.arange(n) * 2 % 40, torch.arange(3.0 * m).view(m, 3)
+        for t in (rows, new):
+            torch._dynamo.mark_dynamic(t, 0)
+        return g(x.to(where), rows.to(where), new.to(where)).cpu()
+
+    for n in (5, 9, 14, 5):
+        torch.testing.assert_close(call(whole, n, n, device), call(f, n, n, "cpu"))
+    with pytest.raises((RuntimeError, IndexError), match="shape mismatch|cannot be broadcast"):
+        call(whole, 7, 6, device)
+    torch.testing.assert_close(call(whole, 11, 11, device), call(f, 11, 11, "cpu"))
