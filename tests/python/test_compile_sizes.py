@@ -409,6 +409,6 @@ def test_sizes_that_have_to_be_equal_are_one_or_an_error(device: torch.device, p
 
     for n in (5, 9, 14, 5):
         torch.testing.assert_close(call(whole, n, n, device), call(f, n, n, "cpu"))
-    with pytest.raises((RuntimeError, IndexError), match="shape mismatch|cannot be broadcast"):
+    with pytest.raises((RuntimeError, IndexError), match="shape mismatch"):
         call(whole, 7, 6, device)
     torch.testing.assert_close(call(whole, 11, 11, device), call(f, 11, 11, "cpu"))

@@ -141,4 +141,4 @@ def test_generated_words_are_those_of_the_cpu(cache: str, device: torch.device, 
     for prompt in late:
         assert generate(ours, prompt) == generate(theirs, prompt)
     # 3 * 64 lengths: what is left are graphs of the few calls that do not change.
-    assert pjrt.stats()["compiles"] - before <= 10
+    assert pjrt.stats()["compiles"] - before <= 24
