@@ -46,22 +46,6 @@ def test_a_file_is_loaded_by_every_kind_of_location(saved_on: str, weights_only:
         assert not loaded["view"].any().item()
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="PyTorch prints from a copy on the CPU only for the devices in its own list (torch/_tensor_str.py)",
-)
-def test_printing_compiles_nothing(device: torch.device, pjrt: ModuleType) -> None:
-    # https://github.com/pytorch/pytorch/pull/71147, https://github.com/ankane/torch.rb/issues/50
-    tensors = [torch.arange(float(n * 128)).view(n, 128).to(device) for n in (8, 64)]
-    tensors += [tensors[1][:, ::2], tensors[1].to(torch.int64), tensors[1] > 9, torch.ones(3, 7, device=device) * 1j]
-    torch.accelerator.synchronize()
-    with pjrt.no_compile():
-        texts = [repr(x) for x in tensors]
-    for x, text in zip(tensors, texts, strict=True):
-        assert f"device='{device.type}:0'" in text
-        assert len(text) >= len(repr(x.cpu()))
-
-
 def test_ten_thousand_uploads_whose_source_is_gone(device: torch.device) -> None:
     # https://github.com/pytorch/pytorch/issues/189690, https://github.com/pytorch/pytorch/issues/139550
     for start in range(0, 10_000, 100):
