@@ -12,6 +12,7 @@
 #include <fstream>
 #include <map>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #include "base/errors.h"
@@ -230,7 +231,11 @@ std::vector<Compiled> compile_all(const pjrt::Client& client, std::vector<Reques
   {
     std::vector<std::jthread> helpers;
     const size_t threads = std::min<size_t>({requests.size(), std::thread::hardware_concurrency(), kMostThreads});
-    while (helpers.size() + 1 < threads) helpers.emplace_back(work);
+    try {
+      while (helpers.size() + 1 < threads) helpers.emplace_back(work);
+    } catch (const std::system_error&) {
+      // The system has no more threads for us: those that there are do it.
+    }
     work();
   }
   for (Request& r : requests)

@@ -2,6 +2,7 @@
 // it counts; that number is read, and what counts is a view of the rest: no program depends on it.
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/native/CPUFallback.h>
 #include <ATen/native/Resize.h>
 
 #include <bit>
@@ -33,7 +34,7 @@ class CountedKernel final : public c10::OperatorKernel {
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
     const at::AutoDispatchBelowADInplaceOrView below;
-    if (run_for_print(op, *stack)) return;
+    if (is_printing()) return at::native::cpu_fallback(op, stack);
     const size_t first = stack->size() - op.schema().arguments().size();
     std::vector<int64_t> dims;
     for (const auto& [cut, arg] : cuts_) {

@@ -1,6 +1,7 @@
 // Operators without a row that PyTorch can decompose into operators with rows: traced once for each key, then one
 // cached program.
 #include <ATen/ATen.h>
+#include <ATen/native/CPUFallback.h>
 
 #include <mutex>
 #include <unordered_map>
@@ -129,7 +130,10 @@ bool run_decomposed(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
       const std::lock_guard lock(state().mutex);
       if (state().hopeless.contains(hash)) return false;
     }
-    if (run_for_print(op, stack)) return true;
+    if (is_printing()) {
+      at::native::cpu_fallback(op, &stack);
+      return true;
+    }
     exec::Results results;
     std::string why;
     if (run_changing(op, *form, stack, n_args, &results, why)) {

@@ -43,9 +43,8 @@ at::Tensor host_view(const at::Tensor& src);
 
 // fallback.cpp: the boxed kernel for everything else.
 void register_fallback();
-// Runs a call by which PyTorch prints a tensor on the CPU, which compiles nothing. False: it is no such call; nothing
-// was done.
-bool run_for_print(const c10::OperatorHandle& op, torch::jit::Stack& stack);
+// Does PyTorch's code for printing tensors make this call? Then the CPU runs it, and nothing is compiled.
+bool is_printing();
 
 // traced.cpp: tpj::run_traced.
 void register_traced(torch::Library& lib);

@@ -4,6 +4,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/native/CPUFallback.h>
 #include <ATen/native/IndexingUtils.h>
 
 #include <mutex>
@@ -465,8 +466,9 @@ const exec::Program* OpKernel::program(const c10::OperatorHandle& op, exec::Inpu
   std::unique_ptr<exec::Program> made;
   try {
     check_overlap(form_, stack, n_args_);
-    torch::jit::Stack printed(stack.end() - static_cast<std::ptrdiff_t>(n_args_), stack.end());
-    if (run_for_print(op, printed)) {
+    if (is_printing()) {
+      torch::jit::Stack printed(stack.end() - static_cast<std::ptrdiff_t>(n_args_), stack.end());
+      at::native::cpu_fallback(op, &printed);
       if (results != nullptr)
         for (const c10::IValue& v : printed) results->push_back(v.toTensor());
       return nullptr;

@@ -243,15 +243,19 @@ class Queue {
         k.last_use = id_;
         const bool asked = std::find(fresh.begin(), fresh.end(), &k) != fresh.end();
         if (!k.is_settled() && !asked && is_worth_compiling(graph, is_new, soon)) {
-          k.fused = fuse(graph, [&](size_t input) {
-            const BufferRef& buffer = graph.inputs[input];
-            const auto earlier = held.find(buffer.get());
-            return donation && buffer.use_count() == 1 + (earlier == held.end() ? 0 : earlier->second);
-          });
-          k.programs.clear();
-          for (const CallGraph::Call& c : graph.calls) k.programs.push_back(c.program);
-          requests.push_back(request_of(graph, k.fused, reason(k, fresh), where));
-          fresh.push_back(&k);
+          try {
+            k.fused = fuse(graph, [&](size_t input) {
+              const BufferRef& buffer = graph.inputs[input];
+              const auto earlier = held.find(buffer.get());
+              return donation && buffer.use_count() == 1 + (earlier == held.end() ? 0 : earlier->second);
+            });
+            k.programs.clear();
+            for (const CallGraph::Call& c : graph.calls) k.programs.push_back(c.program);
+            requests.push_back(request_of(graph, k.fused, reason(k, fresh), where));
+            fresh.push_back(&k);
+          } catch (const Error&) {
+            k.hopeless = one_by_one = true;
+          }
         } else {
           one_by_one = !asked && k.executable == nullptr;
         }
