@@ -17,7 +17,7 @@ import torch
 from benchmarks.machine import Reading, Series, alternate, quietness
 from benchmarks.models import Trainer
 from benchmarks.report import Limit, Report
-from benchmarks.workloads import ALL, GPT, Step
+from benchmarks.workloads import ALL, GPT, ReplayedStep, Step
 
 CHAIN, SIZE = 20, 256
 ONE_OFF, OPERATORS, LENGTH = 300, ("sin", "cos", "exp", "tanh", "sqrt", "sigmoid", "square", "abs", "neg", "relu"), 12
@@ -107,20 +107,28 @@ def run(rounds: int) -> Report:
     import torch_pjrt
 
     device = torch.device(torch_pjrt.device_name())
-    report = Report(["", "strict", "fused", "torch CPU", "fused / strict", "fused / CPU"])
+    report = Report(["", "strict", "fused", "replayed", "torch CPU", "fused / strict", "fused / CPU", "replayed / CPU"])
     every: list[Series] = []
 
-    def add(name: str, strict: float, fused: float, cpu: float | None = None) -> None:
-        report.rows.append([name, strict, fused, cpu, fused / strict, None if cpu is None else fused / cpu])
+    def add(name: str, strict: float, fused: float, cpu: float | None = None, replayed: float | None = None) -> None:
+        against_cpu = [None if cpu is None or t is None else t / cpu for t in (fused, replayed)]
+        report.rows.append([name, strict, fused, replayed, cpu, fused / strict, *against_cpu])
 
-    def compare(name: str, ours: Callable[[], Reading], cpu: Callable[[], Reading]) -> tuple[float, float]:
+    def compare(
+        name: str,
+        ours: Callable[[], Reading],
+        cpu: Callable[[], Reading],
+        replayed: Callable[[], Reading] | None = None,
+    ) -> tuple[float, float]:
         measures = {"strict": partial(in_mode, "strict", ours), "fused": partial(in_mode, "fused", ours), "cpu": cpu}
+        if replayed is not None:
+            measures["replayed"] = replayed
         for _ in range(2):
             measures["fused"]()
         found = alternate(measures, rounds)
         every.extend(found.values())
-        strict, fused, host = (found[key].median for key in measures)
-        add(name, strict, fused, host)
+        strict, fused, host = (found[key].median for key in ("strict", "fused", "cpu"))
+        add(name, strict, fused, host, found["replayed"].median if replayed is not None else None)
         return fused / strict, fused / host
 
     x = torch.randn(SIZE, SIZE)
@@ -133,7 +141,10 @@ def run(rounds: int) -> Report:
     report.limits += [Limit("the chain against strict", ratios[0], 0.4), Limit("the chain against CPU", ratios[1], 0.5)]
     for name, workload in ALL.items():
         _, ratio = compare(
-            f"{name} step, ms", Trainer(workload, device).sample, Trainer(workload, torch.device("cpu")).sample
+            f"{name} step, ms",
+            Trainer(workload, device).sample,
+            Trainer(workload, torch.device("cpu")).sample,
+            Trainer(workload, device, kind=ReplayedStep).sample,
         )
         if name in ("mlp", "gpt"):
             report.limits.append(Limit(f"{name} step against CPU", ratio, 1.0 if name == "mlp" else 1.1))

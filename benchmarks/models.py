@@ -9,7 +9,7 @@ from tqdm import tqdm
 
 from benchmarks.machine import Reading, Series, alternate, quietness
 from benchmarks.report import Report
-from benchmarks.workloads import ALL, Step, Workload
+from benchmarks.workloads import ALL, ReplayedStep, Step, Workload
 
 SECONDS_PER_SAMPLE = 0.3
 
@@ -17,18 +17,25 @@ SECONDS_PER_SAMPLE = 0.3
 class Trainer:
     """Trains one model on one device, always on the next of a few batches."""
 
-    def __init__(self, workload: Workload, device: torch.device, backend: str = "") -> None:
+    def __init__(
+        self,
+        workload: Workload,
+        device: torch.device,
+        backend: str = "",
+        kind: type[Step] | type[ReplayedStep] = Step,
+    ) -> None:
         """``backend``: of torch.compile, for the network and the optimizer's step."""
         self.device = device
         self.batches = workload.batches(4)
-        self.step = Step(workload, device)
+        self.step = kind(workload, device)
         if backend:
+            assert isinstance(self.step, Step)
             self.step.network = torch.compile(self.step.network, backend=backend)  # type: ignore[assignment]
             self.step.optimizer.step = torch.compile(self.step.optimizer.step, backend=backend)  # type: ignore[method-assign]
         start = time.perf_counter()
         self.train(1)
         self.first_step = time.perf_counter() - start
-        self.train(2)
+        self.train(3)
         start = time.perf_counter()
         self.train(1)
         self.steps = max(1, int(SECONDS_PER_SAMPLE / (time.perf_counter() - start)))

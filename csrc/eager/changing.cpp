@@ -105,7 +105,9 @@ void next_step() { g_step.fetch_add(1, std::memory_order_relaxed); }
 bool run_changing(const c10::OperatorHandle& op, const exec::Form& form, const torch::jit::Stack& stack, size_t n_args,
                   exec::Results* results, std::string& why) {
   static const c10::OperatorHandle ask = c10::Dispatcher::singleton().findSchemaOrThrow("tpj::changing", "");
-  if (t_asks || flags().SIZES != "bounded" || (form.row != nullptr && !form.row->options.cuts.empty())) return false;
+  if (t_asks || runtime::CellWatcher::watches_any() || flags().SIZES != "bounded" ||
+      (form.row != nullptr && !form.row->options.cuts.empty()))
+    return false;
   if (!ask.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd)) return false;  // Python has ended
   std::vector<c10::IValue> arguments;
   for (size_t i = stack.size() - n_args; i < stack.size(); ++i) arguments.push_back(for_python(stack[i]));

@@ -8,6 +8,7 @@
 
 #include "eager/changing.h"
 #include "eager/kernels.h"
+#include "exec/queue.h"
 #include "exec/views.h"
 #include "runtime/cell.h"
 #include "runtime/device.h"
@@ -68,6 +69,7 @@ void copy_program(const at::Tensor& dst, const at::Tensor& src) {
 
 void device_to_device(const at::Tensor& src, const at::Tensor& dst) {
   if (src.device() != dst.device()) {
+    TORCH_CHECK(!exec::is_capturing(dst.device().index()), exec::refused_by_capture("to copy from another device"));
     Cell& from = cell_of(src);
     BufferRef there;
     if (const BufferRef here = from.load()) {
@@ -100,6 +102,7 @@ void host_to_device(const at::Tensor& src, const at::Tensor& dst) {
     host_to_device(src, staged);
     return copy_program(dst, staged);
   }
+  TORCH_CHECK(!exec::is_capturing(dst.device().index()), exec::refused_by_capture("to copy from the CPU"));
   at::Tensor host = src.to(dst.scalar_type()).resolve_conj().resolve_neg();
   if (host.sizes() != dst.sizes() || !same_strides(host, dst) || !host.is_non_overlapping_and_dense()) {
     const at::Tensor laid_out = at::empty_strided(dst.sizes(), dst.strides(), host.options());
@@ -116,8 +119,7 @@ void host_to_device(const at::Tensor& src, const at::Tensor& dst) {
 
 at::Tensor host_view(const at::Tensor& src) {
   next_step();
-  const Cell& cell = cell_of(src);
-  const BufferRef buffer = cell.load();
+  const BufferRef buffer = cell_of(src).load();
   const at::TensorOptions options = at::TensorOptions().dtype(src.scalar_type()).device(at::kCPU);
   const size_t item = src.dtype().itemsize();
   const size_t reach =

@@ -51,5 +51,6 @@ void register_traced(torch::Library& lib);
 
 // autocast.cpp
 void register_autocast();
+void register_graph();
 
 }  // namespace tpj::eager

@@ -29,6 +29,7 @@ void register_operators() {
   register_composed(aten);
   register_fallback();
   register_autocast();
+  register_graph();
   register_helpers();
   runtime::set_settler(&exec::flush);
 }

@@ -13,7 +13,7 @@ void CallGraph::clear() {
   words.clear();
   inputs.clear();
   values.clear();
-  reads = false;
+  reads = alone = false;
   for (std::string& s : numbers) s.clear();
 }
 

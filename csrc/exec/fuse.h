@@ -40,6 +40,7 @@ struct CallGraph {
   std::vector<Value> values;
   std::array<std::string, kDTypes> numbers;  // of each type, packed: one buffer each
   bool reads = false;                        // some call reads something
+  bool alone = false;                        // it is one call, which is not to be composed with others
   std::vector<bool> live;                    // of the values, when the graph is to run: somebody else holds them
 
   template <typename F>

@@ -4,12 +4,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
-#include "exec/fuse.h"
+#include "exec/run_graph.h"
 #include "runtime/device.h"
 #include "runtime/errors.h"
 
@@ -29,19 +28,20 @@ constexpr size_t kMostGraphs = 2048, kMostKnown = 32768;
 // This thread runs graphs: it must not ask for promises.
 constinit thread_local bool t_running = false;
 
+constinit std::atomic<bool> g_refused{false};  // something, by the capture
+
 struct HashWords {
   size_t operator()(const std::vector<uint64_t>& words) const { return hash_words(words.data(), words.size()); }
 };
 
 // A graph that ran before.
 struct Known {
-  std::unique_ptr<pjrt::Executable> executable;  // null: its calls ran one by one
-  Fused fused;
+  std::shared_ptr<Compiled> compiled;    // null: its calls ran one by one
   std::vector<const Program*> programs;  // of its calls
   bool hopeless = false;                 // it does not compile as one
   uint64_t last_use = 0, runs = 0;
 
-  bool is_settled() const { return executable != nullptr || hopeless; }
+  bool is_settled() const { return compiled != nullptr || hopeless; }
 };
 
 class Queue {
@@ -65,6 +65,7 @@ class Queue {
   void make_room() {
     {
       const std::lock_guard lock(mutex_);
+      if (is_capturing()) return;
       if (noted_ < kMostNoted) {
         if (fresh_bytes_ < kMostBytes) return;
         fresh_bytes_ = bytes();
@@ -77,7 +78,12 @@ class Queue {
   void note(const Program& program, const Held& held, const Numbers& numbers, Held& outputs) {
     const std::lock_guard lock(mutex_);
     const size_t n = graph_.calls.size();
-    if (n >= kMostCalls || (n >= kCalls && program.is_heavy) || (n != 0 && !graph_.reads && program.reads)) end_graph();
+    // Only a capture notes what else would run by itself.
+    const bool alone = is_capturing() && (program.runs_alone || !is_fused());
+    if (n >= kMostCalls || (n >= kCalls && program.is_heavy) || (n != 0 && !graph_.reads && program.reads) ||
+        (n != 0 && (alone || graph_.alone)))
+      end_graph();
+    graph_.alone = alone;
     noted_ += 1;
     graph_.reads |= program.reads;
     std::vector<uint64_t>& words = graph_.words;
@@ -104,7 +110,28 @@ class Queue {
     }
   }
 
+  bool is_capturing() const { return exec::is_capturing(device_); }
+
+  std::vector<Captured> end_capture() {
+    std::vector<Known*> known;
+    std::vector<Captured> out;
+    const std::string where = compile::user_line();  // not while we hold the lock, see flush_now
+    const std::lock_guard lock(mutex_);
+    const bool refused = g_refused.exchange(false);
+    if (!refused && !look_up(known)) compile_new(known, where, true);
+    if (refused) graph_.clear();
+    for (size_t i = 0; i < ended_.size() && !refused; ++i)
+      out.push_back({std::move(ended_[i]), known[i] == nullptr ? nullptr : known[i]->compiled});
+    ended_.clear();
+    noted_ = fresh_bytes_ = 0;
+    TPJ_CHECK(!refused, "operation failed due to a previous error during capture");
+    return out;
+  }
+
   std::exception_ptr flush() {
+    if (is_capturing()) [[unlikely]]
+      return std::make_exception_ptr(
+          Error(ErrorKind::kRuntime, refused_by_capture("to read a value, or to wait for it")));
     if (t_meter) [[unlikely]]
       t_meter->flush -= Meter::now();
     std::exception_ptr error;
@@ -189,7 +216,7 @@ class Queue {
       lock.unlock();
       where = compile::user_line();
       lock.lock();
-      if (!look_up(known)) compile_new(known, where);
+      if (!look_up(known)) compile_new(known, where, false);
     }
     std::exception_ptr first;
     for (size_t i = 0; i < ended_.size(); ++i) {
@@ -221,14 +248,16 @@ class Queue {
     return ready;
   }
 
-  // Compiles what the graphs need that are to run, all of it together: graphs that are worth it, else their calls.
-  void compile_new(std::vector<Known*>& known, const std::string& where) {
+  // Compiles what the graphs need that are to run, all of it together: graphs that are worth it (`force`: all of them),
+  // else their calls.
+  void compile_new(std::vector<Known*>& known, const std::string& where, bool force) {
     if (known_.size() + ended_.size() > kMostKnown) {
       known_.clear(), compiled_.clear();
       std::fill(known.begin(), known.end(), nullptr);
     }
     const bool donation = runtime::client().caps().limits().donation;
     std::vector<Known*> fresh;
+    std::vector<std::shared_ptr<Compiled>> fused;  // of `fresh`
     std::vector<const Program*> alone;
     std::vector<compile::Request> requests;
     std::unordered_set<const Program*> soon;               // those in `alone`
@@ -242,22 +271,24 @@ class Queue {
         Known& k = *known[i];
         k.last_use = id_;
         const bool asked = std::find(fresh.begin(), fresh.end(), &k) != fresh.end();
-        if (!k.is_settled() && !asked && is_worth_compiling(graph, is_new, soon)) {
+        if (!k.is_settled() && !asked && (force || is_worth_compiling(graph, is_new, soon))) {
           try {
-            k.fused = fuse(graph, [&](size_t input) {
+            auto made = std::make_shared<Compiled>();
+            made->fused = fuse(graph, [&](size_t input) {
               const BufferRef& buffer = graph.inputs[input];
               const auto earlier = held.find(buffer.get());
               return donation && buffer.use_count() == 1 + (earlier == held.end() ? 0 : earlier->second);
             });
             k.programs.clear();
             for (const CallGraph::Call& c : graph.calls) k.programs.push_back(c.program);
-            requests.push_back(request_of(graph, k.fused, reason(k, fresh), where));
+            requests.push_back(request_of(graph, made->fused, reason(k, fresh), where));
             fresh.push_back(&k);
+            fused.push_back(std::move(made));
           } catch (const Error&) {
             k.hopeless = one_by_one = true;
           }
         } else {
-          one_by_one = !asked && k.executable == nullptr;
+          one_by_one = !asked && k.compiled == nullptr;
         }
       }
       if (one_by_one)
@@ -274,9 +305,12 @@ class Queue {
         continue;  // what did not compile fails again when it is to run
       }
       Known& k = *fresh[i];
-      k.executable = std::move(made[i].executable);
-      k.fused.text.clear();
-      if (k.executable != nullptr) keep(&k);
+      if (made[i].executable != nullptr) {
+        fused[i]->executable = std::move(made[i].executable);
+        fused[i]->fused.text.clear();
+        k.compiled = std::move(fused[i]);
+        keep(&k);
+      }
       if (made[i].error) k.hopeless = is_final(made[i].error);
     }
   }
@@ -293,14 +327,9 @@ class Queue {
   }
 
   std::exception_ptr run(CallGraph& graph, Known* known) {
-    if (known == nullptr || known->executable == nullptr) return run_calls(graph);
+    if (known == nullptr || known->compiled == nullptr) return run_graph(graph, nullptr, device_);
     compile::Stats::get().hits.fetch_add(known->runs++ == 0 ? 0 : 1, std::memory_order_relaxed);
-    try {
-      run_fused(graph, *known);
-      return nullptr;
-    } catch (const std::exception&) {
-      return run_calls(graph);  // finds out which of them it is
-    }
+    return run_graph(graph, known->compiled.get(), device_);
   }
 
   // Why it is new: where it leaves the graph that is most like it.
@@ -326,105 +355,11 @@ class Queue {
     if (compiled_.size() == kMostGraphs) {
       const auto oldest = std::min_element(compiled_.begin(), compiled_.end(),
                                            [](const Known* a, const Known* b) { return a->last_use < b->last_use; });
-      (*oldest)->executable.reset();
+      (*oldest)->compiled.reset();
       *oldest = compiled_.back();
       compiled_.pop_back();
     }
     compiled_.push_back(known);
-  }
-
-  void run_fused(CallGraph& graph, const Known& known) {
-    std::vector<PJRT_Buffer*> raw, out(known.fused.outputs.size());
-    c10::SmallVector<BufferRef, 8> numbers;
-    c10::SmallVector<int64_t, 64> keep;
-    for (const BufferRef& b : graph.inputs) raw.push_back(b->raw());
-    for (const auto& [dtype, type] : known.fused.numbers) {
-      numbers.push_back(runtime::upload(graph.numbers[static_cast<size_t>(dtype)].data(), type, device_));
-      raw.push_back(numbers.back()->raw());
-    }
-    for (const size_t i : known.fused.taken)
-      if (graph.inputs[i].use_count() != 1) keep.push_back(static_cast<int64_t>(i));
-    if (t_meter) [[unlikely]]
-      t_meter->plugin -= Meter::now();
-    known.executable->enqueue(raw.data(), raw.size(), out.data(), device_, keep.data(), keep.size());
-    if (t_meter) [[unlikely]]
-      t_meter->plugin += Meter::now();
-    for (const size_t i : known.fused.taken)
-      if (std::find(keep.begin(), keep.end(), static_cast<int64_t>(i)) == keep.end()) graph.inputs[i]->mark_donated();
-    for (size_t i = 0; i < out.size(); ++i)
-      graph.values[known.fused.outputs[i]].buffer->keep_promise(pjrt::Buffer(known.executable->state(), out[i]));
-  }
-
-  // Each call as its own program. What fails breaks the promises that depend on it, and nothing else.
-  std::exception_ptr run_calls(CallGraph& graph) {
-    std::exception_ptr first;
-    std::vector<size_t> last_input(graph.inputs.size()), last_value(graph.values.size());
-    for (size_t c = 0; c < graph.calls.size(); ++c)
-      graph.each_operand(c, [&](const Param&, const Operand& o) {
-        if (o.from == Operand::From::kInput) last_input[o.index] = c;
-        if (o.from == Operand::From::kValue) last_value[o.index] = c;
-      });
-    for (size_t c = 0; c < graph.calls.size(); ++c) {
-      const CallGraph::Call& call = graph.calls[c];
-      const Program& program = *call.program;
-      Held held;
-      Numbers numbers(program.params.size());
-      c10::SmallVector<int64_t, 16> keep, taken;
-      graph.each_operand(c, [&](const Param& p, const Operand& o) {
-        const size_t i = held.size();
-        BufferRef buffer;
-        if (o.from == Operand::From::kNumber) {
-          const size_t size = size_of(p.dtype);
-          std::memcpy(numbers[i].data(), graph.numbers[static_cast<size_t>(p.dtype)].data() + o.index * size,
-                      p.kind == Param::Kind::kRng ? 2 * size : size);
-        } else {
-          const bool input = o.from == Operand::From::kInput;
-          BufferRef& ours = input ? graph.inputs[o.index] : graph.values[o.index].buffer;
-          const bool last = (input ? last_input : last_value)[o.index] == c;
-          if (p.written_by >= 0) (last ? taken : keep).push_back(static_cast<int64_t>(i));
-          buffer = ours;
-        }
-        held.push_back(std::move(buffer));
-      });
-      for (const int64_t i : taken)  // the graph's reference and ours: nobody else, and no other argument
-        if (held[static_cast<size_t>(i)].use_count() != 2) keep.push_back(i);
-      c10::SmallVector<PJRT_Buffer*, 16> out(program.outputs.size(), nullptr);
-      try {
-        for (const BufferRef& b : held)
-          if (b) b->settle();  // throws what broke it
-        execute(program, held, numbers, keep, device_, out);
-        for (size_t i = 0; i < out.size(); ++i)
-          graph.values[call.first_value + i].buffer->keep_promise(pjrt::Buffer(program.executable().state(), out[i]));
-      } catch (const std::exception&) {
-        const std::exception_ptr error = named(program);
-        if (!first) first = error;
-        for (size_t i = 0; i < out.size(); ++i) graph.values[call.first_value + i].buffer->break_promise(error);
-      }
-      held.clear();
-      // Nothing reads them any more.
-      graph.each_operand(c, [&](const Param&, const Operand& o) {
-        if (o.from == Operand::From::kInput && last_input[o.index] == c) graph.inputs[o.index].reset();
-        if (o.from == Operand::From::kValue && last_value[o.index] == c) graph.values[o.index].buffer.reset();
-      });
-    }
-    return first;
-  }
-
-  // The exception that is being handled, with the operator and the line where it was first called.
-  static std::exception_ptr named(const Program& program) {
-    try {
-      try {
-        throw;
-      } catch (const Error& e) {
-        const std::string& where = program.record.where;
-        const std::string name = str("[", program.name, "] "), what = e.what();
-        runtime::rethrow(
-            Error(e.kind(), str(what.starts_with(name) ? "" : name, what,
-                                where.empty() || what.ends_with(where) ? "" : str(", first called at ", where))));
-      }
-    } catch (...) {
-      return std::current_exception();
-    }
   }
 
   std::mutex mutex_;
@@ -447,6 +382,13 @@ void throw_if(const std::exception_ptr& error) {
 
 void make_room(int device) { Queue::of(device).make_room(); }
 
+std::string refused_by_capture(const std::string& what) {
+  g_refused = true;
+  return str("operation not permitted when stream is capturing: ", what);
+}
+
+std::vector<Captured> end_capture(int device) { return Queue::of(device).end_capture(); }
+
 void note(const Program& program, const Held& held, const Numbers& numbers, int device, Held& outputs) {
   Queue::of(device).note(program, held, numbers, outputs);
 }
@@ -459,7 +401,7 @@ void flush(int device) {
 void flush_all() {
   std::exception_ptr first;
   for (const std::atomic<Queue*>& queue : Queue::all())
-    if (Queue* q = queue.load(std::memory_order_acquire))
+    if (Queue* q = queue.load(std::memory_order_acquire); q != nullptr && !q->is_capturing())
       if (const std::exception_ptr error = q->flush(); error && !first) first = error;
   throw_if(first);
 }

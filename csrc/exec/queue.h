@@ -19,8 +19,14 @@
 // None of it depends on time or on how much memory there is: equal runs run equal programs, in the same order.
 #pragma once
 
+#include <memory>
+#include <string>
+#include <vector>
+
 #include "exec/program.h"
 #include "exec/run.h"
+#include "exec/run_graph.h"
+#include "runtime/cell.h"
 
 namespace tpj::exec {
 
@@ -30,6 +36,18 @@ void make_room(int device);
 void note(const Program& program, const Held& held, const Numbers& numbers, int device, Held& outputs);
 // Runs what is noted for the device; throws what went wrong first.
 void flush(int device);
+// Of all devices, but for one whose calls are captured.
 void flush_all();
+
+// ---- for a capture (see capture.h): what is noted while it watches the device does not run.
+struct Captured {
+  CallGraph graph;
+  std::shared_ptr<const Compiled> compiled;  // null: call by call
+};
+inline bool is_capturing(int device) { return runtime::CellWatcher::watches(device); }
+// PyTorch's text for what a capture cannot do; the capture is of no use then.
+std::string refused_by_capture(const std::string& what);
+// Throws where something was refused.
+std::vector<Captured> end_capture(int device);
 
 }  // namespace tpj::exec

@@ -47,6 +47,8 @@ Number rng_state(const Param& param, const c10::IValue* args, size_t n_args, int
   for (size_t i = 0; i < n_args; ++i)
     if (args[i].isGenerator()) generator = args[i].toGenerator();
   if (!generator.defined()) generator = runtime::default_generator(device);
+  TORCH_CHECK(!is_capturing(device) || generator == runtime::default_generator(device),
+              refused_by_capture("random numbers of a generator that is not the device's own"));
   TORCH_CHECK(generator.device().type() == c10::kPrivateUse1, "Expected a '", runtime::config().device_name,
               "' device type for generator but found '", generator.device().type(), "'");
   const auto [seed, offset] =
@@ -146,7 +148,7 @@ void compute(const Program& program, Inputs& inputs, const c10::IValue* args, si
     c10::SmallVector<Cell*, 16> cells;
     for (const Write& w : program.writes) cells.push_back(inputs.cells[static_cast<size_t>(w.cell)]);
     if (cells.size() > 1) std::sort(cells.begin(), cells.end());
-    for (const Cell* c : cells) locks.push_back(c->lock());
+    for (Cell* c : cells) locks.push_back(c->lock());
     for (size_t i = 0; i < program.params.size(); ++i) {
       const Param& p = program.params[i];
       if (p.kind != Param::Kind::kCell || !p.cell_is_written) continue;
@@ -210,7 +212,8 @@ void execute(const Program& program, Held& held, const Numbers& numbers, const c
 
 void run(const Program& program, Inputs& inputs, const c10::IValue* args, size_t n_args, Results* results) {
   const int device = inputs.device_or_current();
-  const bool fused = is_fused() && !program.runs_alone;
+  const bool captured = is_capturing(device);
+  const bool fused = captured || (is_fused() && !program.runs_alone);
   if (fused) make_room(device);
   Held outputs(program.outputs.size());
   if (!outputs.empty()) {
@@ -221,7 +224,7 @@ void run(const Program& program, Inputs& inputs, const c10::IValue* args, size_t
       throw Error(e.kind(), str("[", program.name, "] ", e.what(), where.empty() ? "" : ", at ", where));
     }
   }
-  if (flags().EAGER == "debug") [[unlikely]]
+  if (flags().EAGER == "debug" && !captured) [[unlikely]]
     for (const BufferRef& b : outputs) b->await();
   for (const Resize& r : program.resizes) apply_resize(r, args);
 

@@ -11,6 +11,34 @@
 
 namespace tpj::runtime {
 
+class Cell;
+
+// Who has to know for a while which cells of a device are read and written: a capture (exec/capture.h). One at a time.
+class CellWatcher {
+ public:
+  static bool watches(int device) { return device_.load(std::memory_order_relaxed) == device; }
+  static bool watches_any() { return device_.load(std::memory_order_relaxed) >= 0; }
+  // False: there is one already.
+  static bool start(CellWatcher* watcher, int device);
+  static void stop();
+
+  static void touched(Cell& cell, BufferRef& contents);
+  static void made(Cell& cell);
+  static void destroyed(Cell& cell);
+
+ protected:
+  ~CellWatcher() = default;
+
+ private:
+  // One call at a time. The cell is locked: its contents will be read or written, and may be changed before.
+  virtual void on_touch(Cell& cell, BufferRef& contents) = 0;
+  virtual void on_made(Cell& cell) = 0;  // with contents
+  virtual void on_destroyed(Cell& cell) = 0;
+  virtual void on_stop() = 0;  // cells that it was told of, and not of their end, exist as yet
+
+  static std::atomic<int> device_;  // -1: nobody watches
+};
+
 class Cell {
  public:
   Cell(int device, size_t nbytes, BufferRef buffer);
@@ -23,13 +51,13 @@ class Cell {
   void set_nbytes(size_t nbytes);
 
   // The current buffer, or null when nothing was ever written.
-  BufferRef load() const {
-    const std::lock_guard lock(mutex_);
+  BufferRef load() {
+    const auto held = lock();
     return buffer_;
   }
   void store(BufferRef buffer) {
     {
-      const std::lock_guard lock(mutex_);
+      const auto held = lock();
       type_.store(buffer ? buffer->type() : nullptr, std::memory_order_release);
       buffer_.swap(buffer);
     }  // the old one is released outside the lock
@@ -40,12 +68,21 @@ class Cell {
   // ---- read, compute, write as one step: hold the lock from locked() to the new value, so that writes of other
   // threads to the same storage are not lost and nobody reads a buffer that is being donated. Lock several cells in the
   // order of their addresses, and load those that are only read before.
-  std::unique_lock<std::mutex> lock() const { return std::unique_lock(mutex_); }
+  std::unique_lock<std::mutex> lock() {
+    std::unique_lock held(mutex_);
+    if (CellWatcher::watches(device_)) [[unlikely]]
+      CellWatcher::touched(*this, buffer_);
+    return held;
+  }
   const BufferRef& locked() const { return buffer_; }
   void store_locked(BufferRef buffer) {
-    type_.store(buffer->type(), std::memory_order_release);
+    type_.store(buffer ? buffer->type() : nullptr, std::memory_order_release);
     buffer_ = std::move(buffer);
   }
+
+  // Cells belong to their storages; who keeps one longer holds it.
+  bool try_hold();  // false: it is being destroyed
+  void release();
 
   // The cell of a storage on our device. Throws for a storage that another library made.
   static Cell* of(const c10::StorageImpl& storage);
@@ -59,7 +96,8 @@ class Cell {
   // the mark tells a cell's address from others.
   static constexpr uint64_t kMark = 0x43454c4c6a727470;
   uint64_t mark_ = kMark;
-  mutable std::mutex mutex_;
+  std::atomic<int> holders_{1};
+  std::mutex mutex_;
   BufferRef buffer_;
   std::atomic<const BufferType*> type_{nullptr};  // of buffer_
   size_t nbytes_;

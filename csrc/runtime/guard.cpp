@@ -53,7 +53,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     return e.is_ready();
   }
   void synchronizeStream(const c10::Stream& s) const override { synchronize(s.device_index()); }
-  bool isStreamCapturing(const c10::Stream&) const override { return false; }
+  bool isStreamCapturing(const c10::Stream& s) const override { return CellWatcher::watches(s.device_index()); }
 
   void record(void** event, const c10::Stream& s, const c10::DeviceIndex, const c10::EventFlag) const override {
     if (*event == nullptr) *event = new Event;

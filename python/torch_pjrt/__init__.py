@@ -78,6 +78,7 @@ def _autoload() -> None:
     from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
     register_optimizer_step_pre_hook(_around_step)
+    register_optimizer_step_pre_hook(_check_capturable)
     register_optimizer_step_post_hook(_around_step)
     answers = torch.library.Library("tpj", "IMPL")
     answers.impl("changing", _of_changing_sizes, "CompositeExplicitAutograd")
@@ -98,6 +99,22 @@ def _around_step(*_: Any) -> None:
 
     if not torch.compiler.is_compiling():  # a compiled step is whole already
         _C.flush()
+
+
+def _check_capturable(optimizer: Any, *_: Any) -> None:
+    """PyTorch's check that a captured optimizer counts its steps on the device, which it makes for its own devices."""
+    import torch
+
+    from torch_pjrt import _C
+
+    if not _C.is_initialized() or not torch.accelerator.current_stream().is_capturing():
+        return
+    if all(group.get("capturable", True) for group in optimizer.param_groups):
+        return
+    raise RuntimeError(
+        f"Attempting {torch._C._get_privateuse1_backend_name().upper()} graph capture of step() for an instance of "
+        f"{type(optimizer).__name__} but param_groups' capturable is False."
+    )
 
 
 def _of_changing_sizes(name: str, args: tuple[Any, ...], step: int) -> Any:

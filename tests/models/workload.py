@@ -53,8 +53,40 @@ class Step:
         return loss.detach()
 
 
-def train(workload: Workload, device: torch.device, steps: int, seed: int = 0) -> Iterator[float]:
-    """The loss of each step, from the same weights and data on every device."""
-    step = Step(workload, device, seed)
+class ReplayedStep:
+    """The same, captured with ``torch.accelerator.Graph`` after ``warmup`` steps and replayed from then on."""
+
+    def __init__(self, workload: Workload, device: torch.device, seed: int = 0, warmup: int = 2) -> None:
+        self.step = Step(workload, device, seed)
+        for group in self.step.optimizer.param_groups:
+            if "capturable" in group:
+                group["capturable"] = True
+        self.warmup = warmup
+        self.inputs: list[Tensor] = []
+        self.graph = torch.accelerator.Graph()
+
+    def __call__(self, inputs: Tensor, labels: Tensor) -> Tensor:
+        if self.warmup > 0:
+            self.warmup -= 1
+            return self.step(inputs, labels)
+        if not self.inputs:
+            self.inputs = [inputs.clone(), labels.clone()]
+            with self.graph:
+                self.loss = self.step(*self.inputs)
+        for held, given in zip(self.inputs, (inputs, labels), strict=True):
+            held.copy_(given)
+        self.graph.replay()
+        return self.loss
+
+
+def train(
+    workload: Workload,
+    device: torch.device,
+    steps: int,
+    seed: int = 0,
+    kind: Callable[[Workload, torch.device, int], Callable[[Tensor, Tensor], Tensor]] = Step,
+) -> Iterator[float]:
+    """The loss of each step, from the same weights and data on every device. ``kind``: `Step` or `ReplayedStep`."""
+    step = kind(workload, device, seed)
     for inputs, labels in workload.batches(steps):
         yield step(inputs.to(device), labels.to(device)).item()

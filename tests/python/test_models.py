@@ -7,7 +7,7 @@ import os
 import pytest
 import torch
 
-from models import CNN, GPT, MLP, RESNET18, Workload, train
+from models import ALL, CNN, GPT, MLP, RESNET18, ReplayedStep, Workload, train
 
 STEPS = 20
 JOBS = {
@@ -51,3 +51,10 @@ def test_twenty_steps_lose_what_they_lose_on_the_cpu(job: Workload, device: torc
     # images double that in each step.
     chaotic = job is RESNET18 and "fastatomstruct" in os.environ.get("TORCH_PJRT_PLUGIN", "")
     assert losses == pytest.approx(expected, rel=1e-2 if chaotic else 1e-3)
+
+
+@pytest.mark.usefixtures("pjrt", "exact_sizes")
+@pytest.mark.parametrize("job", [job for job in ALL.values() if job is not RESNET18], ids=lambda job: job.name)
+def test_replayed_steps_lose_what_they_lose_on_the_cpu(job: Workload, device: torch.device, no_fallbacks: None) -> None:
+    expected = list(train(job, torch.device("cpu"), STEPS))
+    assert list(train(job, device, STEPS, kind=ReplayedStep)) == pytest.approx(expected, rel=1e-3)
