@@ -1,8 +1,10 @@
 """Microseconds of one operator call on 4x4 float32 operands, from Python, when many are issued.
 
-Contestants take turns in one run: our device, a bare PJRT execute of the very same program (C++, with
-the program's own inputs), torch on the CPU, and in their own environments JAX's jitted function of the
-same operator and Google's TorchTPU. Peers that are not installed are left out; see peers/setup.sh.
+Contestants take turns in one run: our device in strict mode (a program for each call) and in fused mode (the
+default: calls run together; the results of 256 calls are kept and then waited for), a bare PJRT execute of the
+very same program (C++, with the program's own inputs), torch on the CPU, and in their own environments JAX's
+jitted function of the same operator and Google's TorchTPU. Peers that are not installed are left out; see
+peers/setup.sh.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
+from benchmarks.fused import in_mode
 from benchmarks.machine import Reading, Series, alternate, quietness
 from benchmarks.peers.rounds import Case
 from benchmarks.report import Limit, Report
@@ -33,6 +36,7 @@ STATEMENTS = {
     "x.item()": "x.item()",
 }
 OVER_BARE = {"a * 2.5": 4.0}  # microseconds; 3 for the others
+CALLS_OF_STEP = 256
 READS = "x.item()"  # runs no program
 
 
@@ -96,6 +100,14 @@ def cases_on(device: str, wait: Callable[[], object]) -> dict[str, Case]:
     return {case: Case(statement, names, wait) for case, statement in STATEMENTS.items()}
 
 
+def in_steps(case: Case) -> Reading:
+    """Calls between two waits as a training step has them; all of their results are needed."""
+    step = f"for _ in range({CALLS_OF_STEP}): keep({case.statement})\nwait()\ndrop()"
+    kept: list[Any] = []
+    names = {**case.names, "keep": kept.append, "drop": kept.clear, "wait": case.wait}
+    return Reading(Case(step, names).sample() / CALLS_OF_STEP)
+
+
 def timed(case: Case) -> Reading:
     return Reading(case.sample())
 
@@ -131,6 +143,7 @@ def run(rounds: int) -> Report:
         for case in tqdm(STATEMENTS, desc="dispatch", leave=False):
             measures: dict[str, Callable[[], Reading]] = {"ours": partial(timed, ours[case])}
             if case != READS:
+                measures["fused"] = partial(in_mode, "fused", partial(in_steps, ours[case]))
                 measures["bare"] = partial(bare, ours[case])
                 measures["kernel"] = partial(metered, ours[case], 1)
                 measures["plugin"] = partial(metered, ours[case], 3)
@@ -145,23 +158,25 @@ def run(rounds: int) -> Report:
 
 
 def summarise(found: dict[str, dict[str, Series]], peers: dict[str, Peer]) -> Report:
-    columns = ["us per call", device_column(), "min", "bare PJRT", "on top", "torch CPU", "x CPU"]
+    columns = ["us per call", "strict", "min", "fused", "bare PJRT", "on top", "torch CPU"]
     for name in peers:
-        columns += [name, f"x {name}"]
+        columns += [name, f"strict / {name}", f"fused / {name}"]
     report = Report(columns)
     for case, series in found.items():
         ours = series["ours"].median
         bare_time = series["bare"].median if "bare" in series else None
         on_top = None if bare_time is None else ours - bare_time
-        row: list[str | float | None] = [case, ours, series["ours"].minimum, bare_time, on_top]
-        for name in ("cpu", *peers):
-            row += [series[name].median, ours / series[name].median]
+        fused = series["fused"].median if "fused" in series else ours
+        row: list[str | float | None] = [case, ours, series["ours"].minimum, fused, bare_time, on_top]
+        row.append(series["cpu"].median)
+        for name in peers:
+            row += [series[name].median, ours / series[name].median, fused / series[name].median]
         report.rows.append(row)
         if on_top is not None:
             report.limits.append(Limit(f"{case}: us over the bare execute", on_top, OVER_BARE.get(case, 3.0)))
-            for name, share in (("JAX", 0.6), ("TorchTPU", 1 / 3)):
+            for name, time, share in (("JAX", fused, 0.6), ("TorchTPU", ours, 1 / 3)):
                 if name in peers:
-                    report.limits.append(Limit(f"{case}: share of {name}", ours / series[name].median, share))
+                    report.limits.append(Limit(f"{case}: share of {name}", time / series[name].median, share))
         else:
             report.limits.append(Limit(f"{case}: us", ours, 1.5))
     report.remarks = where_the_time_goes(found)
@@ -170,12 +185,6 @@ def summarise(found: dict[str, dict[str, Series]], peers: dict[str, Peer]) -> Re
         report.remarks.append("Some peers are not installed: benchmarks/peers/setup.sh makes their environments.")
     report.remarks.append(quietness([one for series in found.values() for one in series.values()]))
     return report
-
-
-def device_column() -> str:
-    import torch_pjrt
-
-    return torch_pjrt.device_name()
 
 
 def where_the_time_goes(found: dict[str, dict[str, Series]]) -> list[str]:
