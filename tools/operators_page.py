@@ -11,11 +11,12 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "reference" / "operators.md"
 # Kinds of line that are about other databases of PyTorch than that of operators.
 DATABASES = {"module": "`module_db`", "optimizer": "`optim_db`"}
-STATES = ["row", "decomposed", "fallback", "unsupported", "wrong"]
+STATES = ["row", "decomposed", "fallback", "eager", "unsupported", "wrong"]
 MEANING = {
     "row": "one of our programs",
     "decomposed": "PyTorch's decomposition into rows, compiled as one program",
     "fallback": "the CPU, with copies, counted by `torch_pjrt.fallbacks()`",
+    "eager": "compiled: the graph runs call by call, as in eager, with a warning",
     "unsupported": "refused with a clear error",
     "wrong": "differs from the CPU: the reason says how",
 }

@@ -71,6 +71,10 @@ exec::Graph to_graph(PyObject* result) {
     if (PyTuple_GET_SIZE(node) < 4) continue;
     graph.nodes.back().file = PyUnicode_AsUTF8(PyTuple_GET_ITEM(node, 2));
     graph.nodes.back().line = static_cast<int>(PyLong_AsLong(PyTuple_GET_ITEM(node, 3)));
+    if (PyTuple_GET_SIZE(node) < 5) continue;
+    PyObject* parts = PyTuple_GET_ITEM(node, 4);
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(parts); ++k)
+      graph.nodes.back().graphs.push_back(to_graph(PyTuple_GET_ITEM(parts, k)));
   }
   graph.outputs = from_tuple(PyTuple_GET_ITEM(result, 1));
   return graph;

@@ -97,6 +97,32 @@ bool is_one_of(const std::string& op, std::initializer_list<const char*> names) 
   return std::find(names.begin(), names.end(), op) != names.end();
 }
 
+std::vector<at::Tensor> tensors_of(const torch::jit::Stack& stack) {
+  std::vector<at::Tensor> out;
+  for (const c10::IValue& v : stack) out.push_back(v.toTensor());
+  return out;
+}
+
+torch::jit::Stack lower_regions(Lowering& lowering, const Node& node, const Environment& env, FindForm find_form) {
+  std::vector<at::Tensor> operands;
+  for (const Plain& p : node.args) operands.push_back(lookup(std::get<Ref>(p.v), env));
+  const auto part = [&](size_t which) {
+    return [&lowering, &node, find_form, which](const std::vector<at::Tensor>& inputs) {
+      return tensors_of(lower_graph(lowering, node.graphs[which], inputs, find_form));
+    };
+  };
+  std::vector<at::Tensor> results;
+  if (node.op == "while_loop") {
+    results = lowering.loop(operands, part(0), part(1));
+  } else {
+    TPJ_ASSERT(node.op == "cond", node.op);
+    const at::Tensor condition = operands.front();
+    operands.erase(operands.begin());
+    results = lowering.branch(condition, operands, part(0), part(1));
+  }
+  return {results.begin(), results.end()};
+}
+
 }  // namespace
 
 torch::jit::Stack lower_graph(Lowering& lowering, const Graph& graph, const std::vector<at::Tensor>& inputs,
@@ -104,6 +130,11 @@ torch::jit::Stack lower_graph(Lowering& lowering, const Graph& graph, const std:
   Environment env;
   for (const at::Tensor& t : inputs) env.push_back({t});
   for (const Node& node : graph.nodes) {
+    if (!node.graphs.empty()) {
+      if (node.line >= 0) lowering.locate(node.op, node.file, node.line);
+      env.push_back(lower_regions(lowering, node, env, find_form));
+      continue;
+    }
     const c10::OperatorHandle op = find_operator(node.op);
     const auto& args = op.schema().arguments();
     TPJ_CHECK(node.args.size() == args.size(), node.op, " takes ", args.size(), " arguments, the graph has ",

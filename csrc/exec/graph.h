@@ -31,11 +31,16 @@ struct Plain {
       v;
 };
 
+struct Graph;
+
 struct Node {
-  std::string op;         // "aten::add.Tensor"
-  PlainList args;         // all of the schema's, in its order
+  std::string op;         // "aten::add.Tensor"; "cond" and "while_loop" have graphs
+  PlainList args;         // all of the schema's, in its order; "cond": the condition and the operands
   std::string file = {};  // the user's line: empty when it is not known
   int line = -1;          // -1: the node is not to be named in messages at all
+  // "cond": when true, when false, of the operands. "while_loop": the condition and the body, of all operands; the body
+  // gives the first ones anew.
+  std::vector<Graph> graphs = {};
 };
 
 struct Graph {

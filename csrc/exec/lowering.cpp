@@ -372,8 +372,64 @@ bool Lowering::knows(const c10::IValue& value) const {
   std::vector<at::Tensor> tensors;
   flatten(value, tensors);
   return std::all_of(tensors.begin(), tensors.end(), [&](const at::Tensor& t) {
-    return !t.defined() || by_storage_.contains(t.storage().unsafeGetStorageImpl());
+    return !t.defined() || t.numel() == 0 || by_storage_.contains(t.storage().unsafeGetStorageImpl());
   });
+}
+
+hlo::Values Lowering::read_all(const std::vector<at::Tensor>& metas) {
+  hlo::Values values;
+  for (const at::Tensor& t : metas) values.push_back(read(t));
+  return values;
+}
+
+std::vector<at::Tensor> Lowering::made(const std::vector<at::Tensor>& like, const hlo::Values& values) {
+  std::vector<at::Tensor> out;
+  for (size_t i = 0; i < values.size(); ++i) {
+    out.push_back(at::empty(like[i].sizes(), like[i].options().device(c10::kMeta)));
+    add_empty(out.back());
+    write(out.back(), values[i]);
+  }
+  return out;
+}
+
+std::vector<at::Tensor> Lowering::branch(const at::Tensor& condition, const std::vector<at::Tensor>& operands,
+                                         const Part& when_true, const Part& when_false) {
+  // The operands' values are there before either part, whichever needs them.
+  const hlo::Values values = read_all(operands);
+  std::vector<at::Tensor> like;
+  const auto part = [&](const Part& f) {
+    return [&] {
+      like = f(made(operands, values));
+      return read_all(like);
+    };
+  };
+  const Value chosen = b_.convert(b_.reshape(read(condition), {}), DType::Bool);
+  const hlo::Values results = b_.if_(chosen, part(when_true), part(when_false));
+  return made(like, results);
+}
+
+std::vector<at::Tensor> Lowering::loop(const std::vector<at::Tensor>& operands, const Part& condition,
+                                       const Part& body) {
+  const auto part = [&](const Part& f, const hlo::Values& values) {
+    const uint64_t before = counters_;
+    const std::vector<at::Tensor> results = f(made(operands, values));
+    if (counters_ != before) fail(ErrorKind::kNotImplemented, "random numbers in a loop");
+    return read_all(results);
+  };
+  size_t carried = 0;
+  hlo::Values end = b_.while_(
+      read_all(operands),
+      [&](const hlo::Values& values) {
+        return hlo::Values{b_.convert(b_.reshape(part(condition, values)[0], {}), DType::Bool)};
+      },
+      [&](const hlo::Values& values) {
+        hlo::Values results = part(body, values);
+        carried = results.size();
+        for (size_t i = carried; i < values.size(); ++i) results.push_back(values[i]);
+        return results;
+      });
+  end.resize(carried);
+  return made(operands, end);
 }
 
 int Lowering::output_of(int cell) {

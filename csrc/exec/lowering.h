@@ -57,6 +57,13 @@ class Lowering {
   // True for tensors (also in lists) whose storages have a value here: views of what is known.
   bool knows(const c10::IValue& value) const;
 
+  // ---- parts that run once, never, or again and again: calls on tensors that stand for the operands there
+  using Part = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>& operands)>;
+  std::vector<at::Tensor> branch(const at::Tensor& condition, const std::vector<at::Tensor>& operands,
+                                 const Part& when_true, const Part& when_false);
+  // The body gives the first operands anew, as long as the condition holds; the others stay.
+  std::vector<at::Tensor> loop(const std::vector<at::Tensor>& operands, const Part& condition, const Part& body);
+
   // Where the calls from here on come from.
   void locate(const std::string& op, const std::string& file, int line) { b_.locate(op, file, line); }
 
@@ -88,6 +95,9 @@ class Lowering {
   lower::Arg make_number(const c10::IValue& value, const Form& form, size_t arg, int item, bool numbers_are_inputs);
   Result make_result(const c10::IValue& value, const torch::jit::Stack& arguments);
   int output_of(int cell);
+  hlo::Values read_all(const std::vector<at::Tensor>& metas);
+  // New meta tensors with these values.
+  std::vector<at::Tensor> made(const std::vector<at::Tensor>& like, const hlo::Values& values);
 
   std::string name_;
   int device_;

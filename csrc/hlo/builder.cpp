@@ -482,12 +482,19 @@ Values Builder::while_(const Values& init, const Body& cond, const Body& body) {
   return emit("stablehlo.while", init, types, {}, std::move(regions));
 }
 
-Values Builder::if_(const Value& pred, const std::vector<Type>& results, const std::function<Values()>& then_,
-                    const std::function<Values()>& else_) {
+Values Builder::if_(const Value& pred, const std::function<Values()>& then_, const std::function<Values()>& else_) {
   std::vector<Region> regions;
-  regions.push_back(region({}, [&](const Values&) { return then_(); }));
-  regions.push_back(region({}, [&](const Values&) { return else_(); }));
-  return emit("stablehlo.if", {pred}, results, {}, std::move(regions));
+  std::vector<Type> types;
+  for (const std::function<Values()>* part : {&then_, &else_})
+    regions.push_back(region({}, [&](const Values&) {
+      const Values results = (*part)();
+      std::vector<Type> given;
+      for (const Value& v : results) given.push_back(v.type);
+      TPJ_CHECK(part == &then_ || given == types, "the two branches give other types");
+      types = std::move(given);
+      return results;
+    }));
+  return emit("stablehlo.if", {pred}, types, {}, std::move(regions));
 }
 
 Value Builder::dot_by_steps(const Value& lhs, const Value& rhs, const DotDims& d) {

@@ -166,8 +166,7 @@ class Builder {
   // Sorts the operands together along dim; `less` gets (a0, b0, a1, b1, ...) as 0-d values and returns one Bool.
   Values sort(const Values& xs, int64_t dim, bool stable, const Body& less);
   Values while_(const Values& init, const Body& cond, const Body& body);
-  Values if_(const Value& pred, const std::vector<Type>& results, const std::function<Values()>& then_,
-             const std::function<Values()>& else_);
+  Values if_(const Value& pred, const std::function<Values()>& then_, const std::function<Values()>& else_);
 
   // ---- linear algebra, convolution, indexing, others
   Value dot_general(const Value& lhs, const Value& rhs, const DotDims& dims, DType result);

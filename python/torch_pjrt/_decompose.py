@@ -117,6 +117,21 @@ def _prims() -> dict[Any, Callable[..., Any]]:
     return table
 
 
+def _copied_views() -> dict[Any, Callable[..., Tensor]]:
+    """What functionalization makes of views: slice_copy is a slice, and a copy of it."""
+
+    def copied(view: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        return lambda *args, **kwargs: torch.ops.aten.clone.default(view(*args, **kwargs))
+
+    table = {}
+    names = "alias as_strided detach diagonal expand permute select slice squeeze t transpose unfold unsqueeze view"
+    for name in f"{names} view_as_real view_as_complex".split():
+        view, copy = getattr(torch.ops.aten, name), getattr(torch.ops.aten, f"{name}_copy")
+        for overload in set(view.overloads()) & set(copy.overloads()):
+            table[getattr(copy, overload)] = copied(getattr(view, overload))
+    return table
+
+
 @cache
 def _table() -> dict[Any, Callable[..., Any]]:
     """Decompositions of everything that has no row."""
@@ -132,6 +147,7 @@ def _table() -> dict[Any, Callable[..., Any]]:
     }
     table |= _prims()
     table[torch.ops.aten.copy.default] = _copy
+    table |= _copied_views()
     table[torch.ops.aten.empty_permuted.default] = _empty_permuted
     return table | {op: _made(op, contents) for op, contents in _factories().items()}
 
@@ -268,6 +284,8 @@ def _plain(value: Any, ids: dict[torch.fx.Node, tuple[int, int]]) -> Any:
     if isinstance(value, list | tuple):
         return tuple(_plain(item, ids) for item in value)
     if isinstance(value, torch.dtype):
+        if value not in _NUMBERS:
+            raise Untraceable(f"{value} is no dtype of the device")
         return _NUMBERS[value]
     if isinstance(value, torch.memory_format):
         return _FORMATS[value]
@@ -316,6 +334,52 @@ def trace(name: str, arguments: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple
         return None
 
 
+class _Region(NamedTuple):
+    """What runs once, never or again and again inside a graph: "cond" or "while_loop"."""
+
+    kind: str
+    parts: tuple[torch.fx.GraphModule, ...]
+    results: list[Tensor]  # without contents
+
+
+_REGIONS: dict[int, _Region] = {}  # while a graph is traced
+
+
+@cache
+def _region_operator() -> torch._ops.OpOverload:
+    library = torch.library.Library("tpj", "FRAGMENT")
+    library.define("region(int number, Tensor[] operands) -> Tensor[]")
+    library.impl("region", lambda number, _: [torch.empty_like(t) for t in _REGIONS[number].results], "Meta")
+    _region_operator.__dict__["library"] = library  # it lives as long as its operator
+    return torch.ops.tpj.region.default
+
+
+def region(
+    kind: str, parts: Sequence[Callable[..., Any]], operands: Sequence[Any], condition: Any = None
+) -> list[Tensor]:
+    """Traces ``cond`` (with a condition) or ``while_loop`` into the graph that is traced.
+
+    Each part takes the operands; those that are no tensors are known.
+    """
+    region = _region_operator()
+    tensors = [x for x in operands if isinstance(x, Tensor)]
+
+    def known(part: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*given: Tensor) -> Any:
+            left = iter(given)
+            return part(*(next(left) if isinstance(x, Tensor) else x for x in operands))
+
+        return run
+
+    with _disable_current_modes():
+        like = [torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="meta") for t in tensors]
+        made = tuple(traced(known(part), *like, decompositions=_random()) for part in parts)
+        results = made[-1](*like)
+        number = max(_REGIONS, default=0) + 1
+        _REGIONS[number] = _Region(kind, made, [t.clone() for t in torch.utils._pytree.tree_leaves(results)])
+    return region(number, tensors if condition is None else [condition, *tensors])
+
+
 def _nodes(
     graph: torch.fx.Graph,
     inputs: list[torch.fx.Node],
@@ -327,10 +391,19 @@ def _nodes(
     outputs: tuple[Any, ...] = ()
     for node in graph.nodes:
         if node.op in ("placeholder", "get_attr"):
-            continue
+            if node not in ids and node.users:
+                raise Untraceable("a tensor that a part of a higher-order operator makes")
         elif node.op == "output":
             result = node.args[0]
             outputs = _plain(result if isinstance(result, list | tuple) else (result,), ids)
+        elif node.op == "call_function" and node.target is _region_operator():
+            kind, modules, _ = _REGIONS.pop(node.args[0])
+            parts = tuple(
+                _nodes(module.graph, [n for n in module.graph.nodes if n.op == "placeholder"], where)
+                for module in modules
+            )
+            ids[node] = (len(inputs) + len(nodes), -1)
+            nodes.append((kind, _plain(node.args[1], ids), *(where(node) if where else ("", -1)), parts))
         elif node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload):
             values = []
             given = iter(node.args)

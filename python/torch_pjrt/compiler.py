@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from torch_pjrt import _decompose, _positions, _rules, _sizes
+from torch_pjrt import _decompose, _loops, _positions, _rules, _sizes
 
 __all__ = ["backend"]
 
@@ -52,7 +52,8 @@ def backend(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], **options: 
     def compiler(kind: str) -> Callable[..., Any]:
         def compile(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[[list[Any]], Sequence[Any]]:
             changing = _sizes.is_dynamic(example_inputs)
-            return _boxed(_Function(gm, _sizes.Sizes(kind, most, padded, gm.graph) if changing else None))
+            checks = _take_checks(gm)
+            return _boxed(_Function(gm, _sizes.Sizes(kind, most, padded, gm.graph) if changing else None, checks))
 
         return compile
 
@@ -91,11 +92,41 @@ def _boxed(function: _Function) -> Callable[[list[Any]], Sequence[Any]]:
     return call
 
 
+def _take_checks(gm: torch.fx.GraphModule) -> list[tuple[str, bool]]:
+    """What ``torch.linalg`` checks (is the matrix singular?) becomes one more result each, to be looked at afterwards.
+
+    Returns what ``torch._linalg_check_errors`` takes: the function's name, and whether it is a single matrix.
+    """
+    checks: list[tuple[str, bool]] = []
+    found: list[torch.fx.Node] = []
+    for node in list(gm.graph.nodes):
+        if node.target is not torch.ops.higher_order.with_effects:
+            continue
+        token, op, *given = node.args
+        if op is not torch.ops.aten._linalg_check_errors.default:
+            continue
+        found.append(given[0])
+        checks.append((given[1], node.kwargs["is_matrix"]))
+        for item in list(node.users):  # the token, and no results
+            if item.args[1] == 0:
+                item.replace_all_uses_with(token)
+            gm.graph.erase_node(item)
+        gm.graph.erase_node(node)
+    if checks:
+        output = next(node for node in gm.graph.nodes if node.op == "output")
+        output.args = ((*output.args[0], *found),)
+        gm.recompile()
+    return checks
+
+
 class _Function:
     """One graph of AOTAutograd, called with a list of arguments, which is emptied."""
 
-    def __init__(self, gm: torch.fx.GraphModule, sizes: _sizes.Sizes | None) -> None:
+    def __init__(
+        self, gm: torch.fx.GraphModule, sizes: _sizes.Sizes | None, checks: Sequence[tuple[str, bool]] = ()
+    ) -> None:
         self.gm = gm
+        self.checks = checks
         self.sizes = sizes
         self.positions = _positions.find(gm.graph)
         self.programs: dict[Any, tuple[_Program, _sizes.AtBounds | None]] = {}
@@ -105,8 +136,15 @@ class _Function:
         key = () if self.sizes is None else self.sizes.values(args)
         call = self.calls.get(key)
         if call is None or _positions.suspicious(self.positions, args):
-            return self._first(key, args)
-        return _run(*call, args)
+            results = self._first(key, args)
+        else:
+            results = _run(*call, args)
+        if not self.checks:
+            return results
+        count = len(results) - len(self.checks)
+        for info, (name, is_matrix) in zip(results[count:], self.checks, strict=True):
+            torch._linalg_check_errors(info, name, is_matrix=is_matrix)
+        return results[:count]
 
     def _first(self, key: tuple[Any, ...], args: list[Any]) -> Sequence[Any]:
         flat = list(args)
@@ -199,13 +237,11 @@ def _trace(
     """The graph with these sizes, or at the bounds, in operators that have rows; nothing is computed on the device."""
     from torch_pjrt import _C
 
-    for node in gm.graph.nodes:
-        if isinstance(node.target, torch._ops.HigherOrderOperator):
-            raise _decompose.Untraceable(f"{node.target.name()} has no program")
     split = _split(gm)
     like = [_like(x) for x in (*args, *split.examples)]
-    run: Callable[..., Any] = torch.fx.Interpreter(split.device).run
+    run: Callable[..., Any] = _loops.Interpreter(split.device).run
     if at is not None:
+        _loops.refuse(gm.graph)
         count = len(like)
         like = at.likes(split.device.graph, like)
         like += [torch.zeros((), dtype=dtype, device="cpu") for _, dtype in at.wanted]
@@ -235,7 +271,7 @@ def _trace(
         if node.users and (kind != "argument" or isinstance(args[which], Tensor))
     }
     for node in graph.nodes:
-        if node.op == "get_attr":  # made by a decomposition
+        if node.op == "get_attr" and isinstance(getattr(traced, str(node.target)), Tensor):  # made by a decomposition
             inputs[node] = ("constant", len(constants))
             constants.append(getattr(traced, str(node.target)))
     output = next(n for n in graph.nodes if n.op == "output")
@@ -304,6 +340,8 @@ def _split(gm: torch.fx.GraphModule) -> _Split:
 
     def tensors(node: torch.fx.Node) -> list[Tensor]:
         value = getattr(gm, str(node.target)) if node.op == "get_attr" else node.meta.get("val")
+        if isinstance(value, torch.nn.Module):
+            return []
         return [t for t in torch.utils._pytree.tree_leaves(value) if isinstance(t, Tensor)]
 
     def is_host(node: torch.fx.Node) -> bool:
@@ -320,10 +358,9 @@ def _split(gm: torch.fx.GraphModule) -> _Split:
 
     def give(node: torch.fx.Node, take: tuple[str, int]) -> torch.fx.Node:
         """Another placeholder of the device's graph, which takes this node's value."""
-        if not last:
-            raise Untraceable("a function without arguments")
-        with device_graph.inserting_after(last[0]):
-            last[0] = on_device[node] = device_graph.placeholder(f"{take[0]}_{len(takes)}")
+        with device_graph.inserting_after(last[0] if last else device_graph._root):
+            last[:] = [device_graph.placeholder(f"{take[0]}_{len(takes)}")]
+        on_device[node] = last[0]
         takes.append(take)
         examples.append(tensors(node)[0])
         return last[0]
@@ -348,7 +385,11 @@ def _split(gm: torch.fx.GraphModule) -> _Split:
     last = [on_device[placeholders[-1]]] if placeholders else []
     outputs: list[tuple[str, int] | None] = []
     for node in gm.graph.nodes:
-        if node.op == "get_attr":
+        if node.op == "get_attr" and isinstance(getattr(gm, str(node.target)), torch.nn.Module):
+            on_device[node] = device_graph.node_copy(node)  # a part of a higher-order operator
+        elif node.op == "get_attr" and not tensors(node):
+            raise Untraceable(f"{node.target} is no tensor")
+        elif node.op == "get_attr":
             give(node, ("constant", len(constants)))
             constants.append(tensors(node)[0])
             if is_host(node):

@@ -5,6 +5,7 @@ A *cell* of the board is an entry (``linalg.norm``, ``nn.functional.gelu``), a k
     row          every sample agrees with the CPU, and no decomposition or fallback ran
     decomposed   the same with PyTorch's decomposition of some operator
     fallback     the same, but the CPU ran some operator
+    eager        the same, but torch.compile had no program for some graph, whose calls ran one by one
     unsupported  the device refuses some sample with NotImplementedError, and no sample is wrong
     wrong        some sample disagrees: a number, a shape, a dtype, or an error of another kind
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import random
 import re
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +27,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import DecorateInfo, OpInfo, SampleInput
 from torch.utils._pytree import tree_flatten, tree_map_only
 
-KINDS = ("forward", "backward", "variants", "errors")
+KINDS = ("forward", "backward", "variants", "errors", "compiled")
 DTYPES = (
     torch.float32,
     torch.float64,
@@ -90,12 +92,18 @@ class Disagreement(AssertionError):
     """The device's answer is not the CPU's."""
 
 
+class CallByCall(Exception):
+    """torch.compile runs a graph as in eager."""
+
+
 class Refused(Exception):
     """The device says that it cannot do this."""
 
 
 def refuse(error: BaseException | None, expected: BaseException | None) -> None:
     """Raises Refused for an honest no."""
+    if "UnsafeScriptObjectError" in str(error):
+        raise Refused("the sample calls functions of generators, which Dynamo refuses on every device")
     unsupported = isinstance(error, TypeError) and "does not support tensors of type" in str(error)
     if unsupported or (isinstance(error, NotImplementedError) and not isinstance(expected, NotImplementedError)):
         raise Refused(str(error).splitlines()[0] if str(error) else type(error).__name__)
@@ -127,6 +135,8 @@ def cells(entry: str) -> Iterator[tuple[str, torch.dtype]]:
     if op.supports_autograd and torch.float32 in op.supported_backward_dtypes("cpu"):
         yield "backward", torch.float32
     yield "variants", main
+    if torch.float32 in op.supported_dtypes("cpu"):
+        yield "compiled", torch.float32
     if op.error_inputs_func is not None:
         yield "errors", main
 
@@ -490,6 +500,39 @@ def errors(op: OpInfo, dtype: torch.dtype, device: torch.device, most: int | Non
         yield lambda s=error_input.sample_input: check(s)
 
 
+def compiled(op: OpInfo, dtype: torch.dtype, device: torch.device, most: int | None) -> Iterator[Callable[[], None]]:
+    """Results of the compiled call, and gradients where results are not compared in a way of their own."""
+    grad = (
+        op.supports_autograd
+        and dtype in op.supported_backward_dtypes("cpu")
+        and op.name not in {"linalg.eig", *POSITIONS, *FACTORS}
+    )
+
+    def both(x: Value, a: Value, k: Value, sample: SampleInput) -> Value:
+        tensors = [t for t in tree_flatten((x, a, k))[0] if isinstance(t, Tensor)]
+        f = lambda x, a, k: op(x, *a, **k)  # noqa: E731
+        on_device = any(t.device.type != "cpu" for t in tensors) or str(k.get("device", "cpu")) != "cpu"
+        result = (torch.compile(f, backend="pjrt") if on_device else f)(x, a, k)
+        inputs = [t for t in tensors if t.requires_grad]
+        seen = sample.output_process_fn_grad(result) if grad else result
+        outputs = [t for t in tree_flatten(seen)[0] if isinstance(t, Tensor) and t.requires_grad]
+        if not grad or not inputs or not outputs:
+            return result
+        return result, torch.autograd.grad(outputs, inputs, [cotangent(t) for t in outputs], allow_unused=True)
+
+    def check(sample: SampleInput) -> None:
+        torch._dynamo.reset()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            check_call(op, dtype, sample, device, lambda x, a, k: both(x, a, k, sample))
+        for warning in caught:
+            if "call by call on the device" in str(warning.message):
+                raise CallByCall(str(warning.message).partition("device: ")[2])
+
+    for sample in samples_of(op, dtype, grad, most):
+        yield lambda s=sample: check(s)
+
+
 def unpacked(call: tuple[Value, tuple[Value, ...], dict[str, Value]]) -> tuple[tuple[Value, ...], dict[str, Value]]:
     x, a, k = call
     return (x, *a), k
@@ -506,6 +549,7 @@ CHECKS: dict[str, Callable[..., Iterable[Callable[[], None]]]] = {
     "backward": backward,
     "variants": variants,
     "errors": errors,
+    "compiled": compiled,
 }
 
 
@@ -524,13 +568,15 @@ def judge(checks: Iterable[Callable[[], None]]) -> Outcome:
 
     before = counters()
     n = 0
-    refused = ""
+    refused = call_by_call = ""
     for check in checks:
         n += 1
         try:
             check()
         except Refused as error:
             refused = refused or f"sample {n}: {error}"
+        except CallByCall as error:
+            call_by_call = call_by_call or str(error)
         except Disagreement as error:
             return Outcome("wrong", n, f"sample {n}: {error}")
     if refused:
@@ -538,4 +584,6 @@ def judge(checks: Iterable[Callable[[], None]]) -> Outcome:
     after = counters()
     if after[0] > before[0]:
         return Outcome("fallback", n)
+    if call_by_call:
+        return Outcome("eager", n, call_by_call)
     return Outcome("decomposed" if after[1] > before[1] else "row", n)

@@ -14,9 +14,12 @@ CELLS = [(entry, kind, dtype) for entry in board.ENTRIES for kind, dtype in boar
 # Samples of one cell in the normal run.
 FORWARD_SAMPLES = 200  # float32
 BACKWARD_SAMPLES = 5
+COMPILED_SAMPLES = 1
 
 
 def samples(kind: str, dtype: torch.dtype) -> int:
+    if kind == "compiled":
+        return COMPILED_SAMPLES
     if kind == "backward":
         return BACKWARD_SAMPLES
     return FORWARD_SAMPLES if dtype is torch.float32 else board.SUBSET

@@ -127,14 +127,6 @@ def test_random_numbers_are_those_of_eager(make: Callable[[Tensor], Tensor], dev
     assert not torch.equal(found, torch.zeros_like(found))
 
 
-def test_higher_order_operators_run_call_by_call(device: torch.device) -> None:
-    def f(x: Tensor) -> Tensor:
-        return torch.cond(x.sum() > 3, lambda x: x + 1, lambda x: x - 1, (x,))
-
-    with pytest.warns(UserWarning, match="cond has no program"):
-        assert compiled(f)(torch.ones(4, device=device)).tolist() == [2, 2, 2, 2]
-
-
 def test_each_size_is_right(device: torch.device) -> None:
     f = compiled(lambda x: (x.softmax(-1) * x.shape[0]).sum(0) + torch.arange(x.shape[1], device=x.device))
     for n in (3, 4, 5, 7, 3, 1, 4):
