@@ -50,6 +50,9 @@ ClientInfo client_info();
 
 // What is noted runs now (TORCH_PJRT_EAGER=fused). Not with the interpreter's lock held.
 void flush();
+void start_keeping();
+std::vector<std::pair<std::string, std::string>> stop_keeping();
+void offer(std::string key, std::string bytes);
 void change_forbidden(int delta);
 double bench_last(int n);
 struct MeterReading {

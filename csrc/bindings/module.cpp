@@ -187,6 +187,33 @@ PyObject* bench_meter(PyObject*, PyObject* on) {
   });
 }
 
+PyObject* keep_programs(PyObject*, PyObject* on) {
+  return guarded([&]() -> PyObject* {
+    if (PyObject_IsTrue(on) != 0) {
+      start_keeping();
+      return none();
+    }
+    List list;
+    const auto bytes = [](const std::string& s) {
+      return PyBytes_FromStringAndSize(s.data(), static_cast<Py_ssize_t>(s.size()));
+    };
+    for (const auto& [key, program] : stop_keeping()) list.append(Py_BuildValue("(NN)", bytes(key), bytes(program)));
+    return list.release();
+  });
+}
+
+PyObject* offer_program(PyObject*, PyObject* args) {
+  PyObject *key = nullptr, *program = nullptr;
+  if (!PyArg_ParseTuple(args, "SS", &key, &program)) return nullptr;
+  return guarded([&] {
+    const auto text = [](PyObject* o) {
+      return std::string(PyBytes_AS_STRING(o), static_cast<size_t>(PyBytes_GET_SIZE(o)));
+    };
+    offer(text(key), text(program));
+    return none();
+  });
+}
+
 PyMethodDef kMethods[] = {
     {"add_traced", add_traced, METH_VARARGS, "Keeps a traced function; its number."},
     {"bench_meter", bench_meter, METH_O, "Where this thread's calls spend their time."},
@@ -204,7 +231,9 @@ PyMethodDef kMethods[] = {
     {"is_available", is_available, METH_NOARGS, "True if a plugin is there."},
     {"is_in_bad_fork", is_in_bad_fork, METH_NOARGS, "True in a child forked after the client was made."},
     {"is_initialized", is_initialized, METH_NOARGS, "True once the client is made."},
+    {"keep_programs", keep_programs, METH_O, "True: keeps what is compiled from now on; False: (key, bytes) of each."},
     {"lower_graph", lower_graph, METH_VARARGS, "A traced function as a StableHLO module."},
+    {"offer_program", offer_program, METH_VARARGS, "Takes a key and bytes of a program as if it were on disk."},
     {"register", register_backend, METH_O, "Registers the device with PyTorch."},
     {"reset_stats", reset, METH_NOARGS, "Zeroes the counters and the compile log."},
     {"rows", rows, METH_NOARGS, "Overload -> row that serves it."},

@@ -155,7 +155,30 @@ const std::string& identity_of(const pjrt::Client& client) {
   return identity;
 }
 
-// From disk, or by the compiler; the record then tells when that began.
+// Programs that come from a package, or go into one.
+struct Packages {
+  std::mutex mutex;
+  std::unordered_map<std::string, std::string> offered;
+  std::vector<std::pair<std::string, std::string>> kept;
+  std::atomic<bool> is_keeping{false}, has_offers{false};
+
+  static Packages& get() {
+    static Packages& p = *new Packages;
+    return p;
+  }
+  bool are_used() const { return is_keeping || has_offers; }
+  std::optional<std::string> find(const std::string& key) {
+    const std::lock_guard lock(mutex);
+    const auto at = offered.find(key);
+    return at == offered.end() ? std::nullopt : std::optional(at->second);
+  }
+  void keep(const std::string& key, const std::string& bytes) {
+    const std::lock_guard lock(mutex);
+    if (is_keeping) kept.emplace_back(key, bytes);
+  }
+};
+
+// From a package or disk, or by the compiler; the record then tells when that began.
 std::unique_ptr<pjrt::Executable> compile_one(const pjrt::Client& client, Request& request) {
   CompileRecord& record = request.record;
   check_mappings();
@@ -163,17 +186,22 @@ std::unique_ptr<pjrt::Executable> compile_one(const pjrt::Client& client, Reques
   pjrt::CompileOptions options;
   options.portable = client.device_count() > 1;  // bound to the only device, an execution costs 0.2 us less
   options.env_overrides = request.overrides;
-  Store* const disk = client.caps().serialize && client.caps().deserialize ? store() : nullptr;
+  const bool serializes = client.caps().serialize && client.caps().deserialize;
+  Store* const disk = serializes ? store() : nullptr;
+  Packages& packages = Packages::get();
   std::string key;
-  if (disk != nullptr) {
+  if (disk != nullptr || (serializes && packages.are_used())) {
     key = str(identity_of(client), "\n", options.serialize(), "\n", request.text);
-    if (const std::optional<std::string> bytes = disk->get(key)) {
+    std::optional<std::string> bytes = packages.find(key);
+    if (!bytes && disk != nullptr) bytes = disk->get(key);
+    if (bytes) {
       try {
         auto executable = client.deserialize(*bytes, options, request.parameters);
         Stats::get().disk_hits += 1;
+        packages.keep(key, *bytes);
         return executable;
       } catch (const Error&) {
-        disk->remove(key);
+        if (disk != nullptr) disk->remove(key);
       }
     }
   }
@@ -193,9 +221,11 @@ std::unique_ptr<pjrt::Executable> compile_one(const pjrt::Client& client, Reques
   try {
     auto executable = client.compile(request.text, options, std::move(request.parameters));
     finish(true);
-    if (disk != nullptr) {
+    if (!key.empty()) {
       try {
-        disk->put(key, executable->serialize());
+        const std::string bytes = executable->serialize();
+        packages.keep(key, bytes);
+        if (disk != nullptr) disk->put(key, bytes);
       } catch (const Error&) {
         // A program that cannot be serialized is compiled again by the next process.
       }
@@ -249,6 +279,22 @@ std::unique_ptr<pjrt::Executable> compile(const pjrt::Client& client, Request re
   Compiled made = std::move(compile_all(client, std::move(one)).front());
   if (made.error) std::rethrow_exception(made.error);
   return std::move(made.executable);
+}
+
+void keep_programs() { Packages::get().is_keeping = true; }
+
+std::vector<std::pair<std::string, std::string>> kept_programs() {
+  Packages& p = Packages::get();
+  const std::lock_guard lock(p.mutex);
+  p.is_keeping = false;
+  return std::exchange(p.kept, {});
+}
+
+void offer_program(std::string key, std::string bytes) {
+  Packages& p = Packages::get();
+  const std::lock_guard lock(p.mutex);
+  p.offered.insert_or_assign(std::move(key), std::move(bytes));
+  p.has_offers = true;
 }
 
 std::vector<CompileRecord> compile_log() {

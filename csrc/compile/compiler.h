@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "pjrt/client.h"
@@ -49,6 +50,14 @@ struct Compiled {
 // The same for several programs, on as many threads as there are processors (at most 8). Nothing but time depends on
 // how many: the log has the programs in the order of the requests.
 std::vector<Compiled> compile_all(const pjrt::Client& client, std::vector<Request> requests);
+
+// ---- programs that travel with a package
+// From now on what is compiled, or read, is kept as well: its key and its bytes.
+void keep_programs();
+// What was kept; ends it.
+std::vector<std::pair<std::string, std::string>> kept_programs();
+// As if it were on disk.
+void offer_program(std::string key, std::string bytes);
 
 // Newest last; the oldest are dropped beyond 4,096.
 std::vector<CompileRecord> compile_log();

@@ -87,8 +87,11 @@ void device_to_device(const at::Tensor& src, const at::Tensor& dst) {
     moved.unsafeGetTensorImpl()->set_sizes_and_strides(src.sizes(), src.strides(), src.storage_offset());
     return device_to_device(moved, dst);
   }
-  // A whole copy shares the buffer: it is immutable, and whoever writes first gets a new one.
-  if (src.scalar_type() == dst.scalar_type() && src.sizes() == dst.sizes() && same_strides(src, dst) &&
+  // A whole copy shares the buffer: it is immutable, and whoever writes first gets a new one. But bytes, as a file
+  // gives them, become numbers once and not in each program that reads them.
+  const BufferType* held = cell_of(src).type();
+  const bool is_bytes = held != nullptr && held->dtype != runtime::to_dtype(src.scalar_type());
+  if (!is_bytes && src.scalar_type() == dst.scalar_type() && src.sizes() == dst.sizes() && same_strides(src, dst) &&
       covers_storage(src) && covers_storage(dst)) {
     cell_of(dst).store(cell_of(src).load());
     return;

@@ -22,11 +22,13 @@ from typing import Any
 __version__ = "0.1.0"
 
 __all__ = [
+    "compile_ahead",
     "compile_log",
     "device_name",
     "eager",
     "explain_compiles",
     "fallbacks",
+    "load_ahead",
     "no_compile",
     "reset_stats",
     "set_flag",
@@ -319,3 +321,11 @@ import torch as _torch  # noqa: E402
 if os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD", "1") == "0":
     _autoload()
 del _torch
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("compile_ahead", "load_ahead"):  # they need torch, which loads this package
+        from torch_pjrt import packages
+
+        return getattr(packages, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -15,7 +15,7 @@ import re
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -237,6 +237,14 @@ def _trace(
     """The graph with these sizes, or at the bounds, in operators that have rows; nothing is computed on the device."""
     from torch_pjrt import _C
 
+    program, traced = _plain(gm, args, at, name)
+    return replace(program, number=_C.add_traced(*traced))
+
+
+def _plain(
+    gm: torch.fx.GraphModule, args: Sequence[Any], at: _sizes.AtBounds | None, name: str | None
+) -> tuple[_Program, tuple[str, int, tuple[Any, ...]]]:
+    """The same without its number, and what has to be added to the core for it: name, number of inputs, graph."""
     split = _split(gm)
     like = [_like(x) for x in (*args, *split.examples)]
     run: Callable[..., Any] = _loops.Interpreter(split.device).run
@@ -297,8 +305,8 @@ def _trace(
         place(*take) for take, x in zip(split.takes, split.examples, strict=True) if x.dim() == 0
     }
     takes = tuple(place(*value) for value in inputs.values())
-    return _Program(
-        number=_C.add_traced(name or f"compiled {_first_name(gm)}", len(inputs), plain),
+    program = _Program(
+        number=0,
         host=split.host,
         constants=tuple(x.to(split.where) if _is_on_host(x) else x for x in constants),
         takes=takes,
@@ -307,6 +315,7 @@ def _trace(
         views=tuple(views),
         device=split.where,
     )
+    return program, (name or f"compiled {_first_name(gm)}", len(inputs), plain)
 
 
 def _is_on_host(value: Any) -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import ModuleType
+
 import numpy
 import pytest
 import torch
@@ -216,3 +219,21 @@ def test_a_device_tensor_refuses_to_become_numpy(device: torch.device) -> None:
         pytest.skip("the CPU's tensors do become numpy arrays")
     with pytest.raises(TypeError, match=r"can't convert .* device type tensor to numpy"):
         torch.ones(2, device=device).numpy()
+
+
+def test_parameters_from_a_file_need_no_programs_of_their_own(
+    pjrt: ModuleType, device: torch.device, tmp_path: Path
+) -> None:
+    model = torch.nn.Linear(6, 5).to(device)
+    x = torch.rand(3, 6, device=device)
+    for _ in range(3):
+        expected = model(x).tolist()
+    torch.save(model.state_dict(), tmp_path / "state")
+    model.load_state_dict(torch.load(tmp_path / "state", map_location=device))
+    before = pjrt.stats()["compiles"]
+    assert model(x).tolist() == expected
+    assert pjrt.stats()["compiles"] - before <= 2  # the conversions, which run before
+    after = pjrt.stats()["compiles"]
+    model.load_state_dict(torch.load(tmp_path / "state", map_location=device))
+    assert model(x).tolist() == expected
+    assert pjrt.stats()["compiles"] == after

@@ -55,5 +55,21 @@ TEST_F(CompilerTest, WhatIsForbiddenIsAnErrorOfEach) {
   EXPECT_TRUE(compile_log().empty());
 }
 
+TEST_F(CompilerTest, WhatWasKeptIsReadInsteadOfCompiledWhenItIsOffered) {
+  const auto client = pjrt::test::client();
+  const std::vector<std::string> texts{pjrt::test::add_program(1), pjrt::test::add_program(2)};
+  keep_programs();
+  compile_all(*client, requests(texts));
+  std::vector<std::pair<std::string, std::string>> kept = kept_programs();
+  EXPECT_EQ(kept.size(), client->caps().serialize && client->caps().deserialize ? texts.size() : 0U);
+  compile_all(*client, requests(texts));
+  EXPECT_TRUE(kept_programs().empty());
+  const int64_t compiles = Stats::get().compiles, count = static_cast<int64_t>(kept.size());
+  if (!kept.empty()) kept[0].second = "damaged";
+  for (auto& [key, bytes] : kept) offer_program(std::move(key), std::move(bytes));
+  for (const Compiled& m : compile_all(*client, requests(texts))) EXPECT_NE(m.executable, nullptr);
+  EXPECT_EQ(Stats::get().compiles - compiles, count == 0 ? 2 : 1);
+}
+
 }  // namespace
 }  // namespace tpj::compile

@@ -1,0 +1,130 @@
+"""Models compiled ahead of time run elsewhere as they run here, without tracing or compiling."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from models import networks
+
+
+class Counting(nn.Module):
+    """Writes a buffer, has a constant, returns a nest, and takes a number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x: Tensor, factor: float) -> dict[str, Any]:
+        self.calls += 1
+        y = self.linear(x) * factor + torch.tensor([1.0, 2.0, 3.0], device=x.device)
+        return {"y": y, "parts": (y.sum(), y.T), "calls": self.calls.clone()}
+
+
+def test_results_buffers_and_views_are_those_of_the_model(
+    pjrt: ModuleType, device: torch.device, tmp_path: Path
+) -> None:
+    model = Counting().to(device)
+    x = torch.rand(5, 4, device=device)
+    pjrt.compile_ahead(model, (x, 2.0), tmp_path / "model")
+    assert model.calls.item() == 0
+    state = {name: t.clone() for name, t in model.state_dict().items()}
+    package = pjrt.load_ahead(tmp_path / "model", state)
+    for _ in range(2):
+        expected, found = model(x, 2.0), package(x, 2.0)
+    torch.testing.assert_close(found, expected)
+    assert state["calls"].item() == 2
+    transposed = found["parts"][1]
+    transposed.zero_()
+    assert found["y"].abs().sum().item() == 0
+
+
+def test_each_example_has_a_program_and_other_arguments_are_refused(
+    pjrt: ModuleType, device: torch.device, tmp_path: Path
+) -> None:
+    model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(0.1)).to(device).eval()
+    examples = [(torch.rand(n, 4, device=device),) for n in (2, 7)]
+    pjrt.compile_ahead(model, examples, tmp_path / "model")
+    package = pjrt.load_ahead(tmp_path / "model", model.state_dict())
+    for (x,) in examples:
+        torch.testing.assert_close(package(x + 1), model(x + 1))
+    with pytest.raises(
+        TypeError, match=r"no program for \(float32\[3, 4\]\); there are those for\n  \(float32\[2, 4\]"
+    ):
+        package(torch.rand(3, 4, device=device))
+    with pytest.raises(TypeError, match="no program for"):
+        package(torch.rand(4, 2, device=device).T)
+
+
+def test_another_process_neither_traces_nor_compiles(
+    pjrt: ModuleType, device: torch.device, tmp_path: Path, run_python: Callable[..., Any]
+) -> None:
+    torch.manual_seed(0)
+    model = networks.TinyGPT(50, 16).to(device).eval()
+    tokens = torch.randint(50, (2, 16), device=device)
+    pjrt.compile_ahead(model, (tokens,), tmp_path / "model")
+    torch.save(
+        {"state": model.state_dict(), "tokens": tokens.cpu(), "expected": model(tokens).cpu()}, tmp_path / "rest"
+    )
+    done = run_python(
+        f"""
+import torch_pjrt
+from torch_pjrt import compiler
+compiler._plain = None  # nothing is traced
+rest = torch.load({str(tmp_path / "rest")!r})
+package = torch_pjrt.load_ahead({str(tmp_path / "model")!r}, rest["state"])
+before = torch_pjrt.stats()["compiles"]
+found = package(rest["tokens"].to(D)).cpu()
+print(torch_pjrt.stats()["compiles"] - before)
+torch.testing.assert_close(found, rest["expected"])
+""",
+        TORCH_PJRT_CACHE="off",
+    )
+    assert done.stdout == "0\n", done.stdout + done.stderr[-2000:]
+
+
+def test_a_package_of_other_versions_compiles_anew_and_says_so(
+    pjrt: ModuleType, device: torch.device, tmp_path: Path
+) -> None:
+    model = nn.Linear(3, 3).to(device)
+    x = torch.rand(2, 3, device=device)
+    pjrt.compile_ahead(model, (x,), tmp_path / "model")
+    content = torch.load(tmp_path / "model", weights_only=True)
+    content["versions"]["torch_pjrt"] = "0.0.1"
+    content["programs"] = []
+    torch.save(content, tmp_path / "old")
+    with pytest.warns(UserWarning, match=r"compiles anew: it was written with torch_pjrt 0.0.1 \(here: "):
+        package = pjrt.load_ahead(tmp_path / "old", model.state_dict())
+    torch.testing.assert_close(package(x), model(x).detach())
+
+
+def test_what_does_not_fit_is_an_error(pjrt: ModuleType, device: torch.device, tmp_path: Path) -> None:
+    model = nn.Linear(3, 3).to(device)
+    x = torch.rand(2, 3, device=device)
+    pjrt.compile_ahead(model, (x,), tmp_path / "model")
+    with pytest.raises(KeyError, match="bias"):
+        pjrt.load_ahead(tmp_path / "model", {"weight": model.weight})
+    with pytest.raises(RuntimeError, match=r"weight is float32\[4, 3\] .* but the model has float32\[3, 3\]"):
+        pjrt.load_ahead(tmp_path / "model", nn.Linear(3, 4).to(device).state_dict())
+    with pytest.raises(RuntimeError, match="on cpu, but the model has"):
+        pjrt.load_ahead(tmp_path / "model", nn.Linear(3, 3).state_dict())
+    torch.save({"format": 0}, tmp_path / "other")
+    with pytest.raises(ValueError, match="is no package of this version"):
+        pjrt.load_ahead(tmp_path / "other", model.state_dict())
+    with pytest.raises(ValueError, match="no example inputs"):
+        pjrt.compile_ahead(model, [], tmp_path / "model")
+    with pytest.raises(NotImplementedError, match="linalg_eig"):
+        pjrt.compile_ahead(Eigenvalues(), (torch.rand(3, 3, device=device),), tmp_path / "eigenvalues")
+    assert not (tmp_path / "eigenvalues").exists()
+
+
+class Eigenvalues(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.linalg.eigvals(x)
