@@ -221,6 +221,7 @@ def test_a_device_tensor_refuses_to_become_numpy(device: torch.device) -> None:
         torch.ones(2, device=device).numpy()
 
 
+@pytest.mark.usefixtures("strict")
 def test_parameters_from_a_file_need_no_programs_of_their_own(
     pjrt: ModuleType, device: torch.device, tmp_path: Path
 ) -> None:
