@@ -95,8 +95,9 @@ ClientInfo client_info() {
 void flush() {
   runtime::translate([] { exec::flush_all(); });
 }
-void start_keeping() { compile::keep_programs(); }
-std::vector<std::pair<std::string, std::string>> stop_keeping() { return compile::kept_programs(); }
+std::vector<std::pair<std::string, std::string>> programs_of_traced(int64_t number) {
+  return eager::traced_programs(number);
+}
 void offer(std::string key, std::string bytes) { compile::offer_program(std::move(key), std::move(bytes)); }
 void change_forbidden(int delta) { compile::compile_forbidden += delta; }
 double bench_last(int n) {

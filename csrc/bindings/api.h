@@ -50,8 +50,7 @@ ClientInfo client_info();
 
 // What is noted runs now (TORCH_PJRT_EAGER=fused). Not with the interpreter's lock held.
 void flush();
-void start_keeping();
-std::vector<std::pair<std::string, std::string>> stop_keeping();
+std::vector<std::pair<std::string, std::string>> programs_of_traced(int64_t number);
 void offer(std::string key, std::string bytes);
 void change_forbidden(int delta);
 double bench_last(int n);

@@ -187,17 +187,14 @@ PyObject* bench_meter(PyObject*, PyObject* on) {
   });
 }
 
-PyObject* keep_programs(PyObject*, PyObject* on) {
-  return guarded([&]() -> PyObject* {
-    if (PyObject_IsTrue(on) != 0) {
-      start_keeping();
-      return none();
-    }
+PyObject* traced_programs(PyObject*, PyObject* number) {
+  return guarded([&] {
     List list;
     const auto bytes = [](const std::string& s) {
       return PyBytes_FromStringAndSize(s.data(), static_cast<Py_ssize_t>(s.size()));
     };
-    for (const auto& [key, program] : stop_keeping()) list.append(Py_BuildValue("(NN)", bytes(key), bytes(program)));
+    for (const auto& [key, program] : programs_of_traced(PyLong_AsLongLong(number)))
+      list.append(Py_BuildValue("(NN)", bytes(key), bytes(program)));
     return list.release();
   });
 }
@@ -231,7 +228,6 @@ PyMethodDef kMethods[] = {
     {"is_available", is_available, METH_NOARGS, "True if a plugin is there."},
     {"is_in_bad_fork", is_in_bad_fork, METH_NOARGS, "True in a child forked after the client was made."},
     {"is_initialized", is_initialized, METH_NOARGS, "True once the client is made."},
-    {"keep_programs", keep_programs, METH_O, "True: keeps what is compiled from now on; False: (key, bytes) of each."},
     {"lower_graph", lower_graph, METH_VARARGS, "A traced function as a StableHLO module."},
     {"offer_program", offer_program, METH_VARARGS, "Takes a key and bytes of a program as if it were on disk."},
     {"register", register_backend, METH_O, "Registers the device with PyTorch."},
@@ -239,6 +235,7 @@ PyMethodDef kMethods[] = {
     {"rows", rows, METH_NOARGS, "Overload -> row that serves it."},
     {"set_flag", set_flag_value, METH_VARARGS, "Changes a switch."},
     {"stats", stats, METH_NOARGS, "Counters."},
+    {"traced_programs", traced_programs, METH_O, "(key, bytes) of each program that a traced function has run."},
     {"user_line", user_line, METH_NOARGS, "The innermost line that is not PyTorch's or ours: file:line."},
     {nullptr, nullptr, 0, nullptr},
 };

@@ -155,26 +155,27 @@ const std::string& identity_of(const pjrt::Client& client) {
   return identity;
 }
 
-// Programs that come from a package, or go into one.
-struct Packages {
-  std::mutex mutex;
-  std::unordered_map<std::string, std::string> offered;
-  std::vector<std::pair<std::string, std::string>> kept;
-  std::atomic<bool> is_keeping{false}, has_offers{false};
+pjrt::CompileOptions options_of(const pjrt::Client& client, const Request& request) {
+  pjrt::CompileOptions options;
+  options.portable = client.device_count() > 1;  // bound to the only device, an execution costs 0.2 us less
+  options.env_overrides = request.overrides;
+  return options;
+}
 
-  static Packages& get() {
-    static Packages& p = *new Packages;
-    return p;
+// Programs that somebody brought along.
+struct Offers {
+  std::mutex mutex;
+  std::unordered_map<std::string, std::string> programs;
+  std::atomic<bool> any{false};
+
+  static Offers& get() {
+    static Offers& o = *new Offers;
+    return o;
   }
-  bool are_used() const { return is_keeping || has_offers; }
   std::optional<std::string> find(const std::string& key) {
     const std::lock_guard lock(mutex);
-    const auto at = offered.find(key);
-    return at == offered.end() ? std::nullopt : std::optional(at->second);
-  }
-  void keep(const std::string& key, const std::string& bytes) {
-    const std::lock_guard lock(mutex);
-    if (is_keeping) kept.emplace_back(key, bytes);
+    const auto at = programs.find(key);
+    return at == programs.end() ? std::nullopt : std::optional(at->second);
   }
 };
 
@@ -183,22 +184,18 @@ std::unique_ptr<pjrt::Executable> compile_one(const pjrt::Client& client, Reques
   CompileRecord& record = request.record;
   check_mappings();
   if (!flags().DUMP.empty()) dump(record, request.text);
-  pjrt::CompileOptions options;
-  options.portable = client.device_count() > 1;  // bound to the only device, an execution costs 0.2 us less
-  options.env_overrides = request.overrides;
+  const pjrt::CompileOptions options = options_of(client, request);
   const bool serializes = client.caps().serialize && client.caps().deserialize;
   Store* const disk = serializes ? store() : nullptr;
-  Packages& packages = Packages::get();
   std::string key;
-  if (disk != nullptr || (serializes && packages.are_used())) {
-    key = str(identity_of(client), "\n", options.serialize(), "\n", request.text);
-    std::optional<std::string> bytes = packages.find(key);
+  if (disk != nullptr || (serializes && Offers::get().any)) {
+    key = key_of(client, request);
+    std::optional<std::string> bytes = Offers::get().find(key);
     if (!bytes && disk != nullptr) bytes = disk->get(key);
     if (bytes) {
       try {
         auto executable = client.deserialize(*bytes, options, request.parameters);
         Stats::get().disk_hits += 1;
-        packages.keep(key, *bytes);
         return executable;
       } catch (const Error&) {
         if (disk != nullptr) disk->remove(key);
@@ -221,11 +218,9 @@ std::unique_ptr<pjrt::Executable> compile_one(const pjrt::Client& client, Reques
   try {
     auto executable = client.compile(request.text, options, std::move(request.parameters));
     finish(true);
-    if (!key.empty()) {
+    if (disk != nullptr) {
       try {
-        const std::string bytes = executable->serialize();
-        packages.keep(key, bytes);
-        if (disk != nullptr) disk->put(key, bytes);
+        disk->put(key, executable->serialize());
       } catch (const Error&) {
         // A program that cannot be serialized is compiled again by the next process.
       }
@@ -281,20 +276,15 @@ std::unique_ptr<pjrt::Executable> compile(const pjrt::Client& client, Request re
   return std::move(made.executable);
 }
 
-void keep_programs() { Packages::get().is_keeping = true; }
-
-std::vector<std::pair<std::string, std::string>> kept_programs() {
-  Packages& p = Packages::get();
-  const std::lock_guard lock(p.mutex);
-  p.is_keeping = false;
-  return std::exchange(p.kept, {});
+std::string key_of(const pjrt::Client& client, const Request& request) {
+  return str(identity_of(client), "\n", options_of(client, request).serialize(), "\n", request.text);
 }
 
 void offer_program(std::string key, std::string bytes) {
-  Packages& p = Packages::get();
-  const std::lock_guard lock(p.mutex);
-  p.offered.insert_or_assign(std::move(key), std::move(bytes));
-  p.has_offers = true;
+  Offers& o = Offers::get();
+  const std::lock_guard lock(o.mutex);
+  o.programs.insert_or_assign(std::move(key), std::move(bytes));
+  o.any = true;
 }
 
 std::vector<CompileRecord> compile_log() {

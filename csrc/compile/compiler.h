@@ -51,11 +51,9 @@ struct Compiled {
 // how many: the log has the programs in the order of the requests.
 std::vector<Compiled> compile_all(const pjrt::Client& client, std::vector<Request> requests);
 
-// ---- programs that travel with a package
-// From now on what is compiled, or read, is kept as well: its key and its bytes.
-void keep_programs();
-// What was kept; ends it.
-std::vector<std::pair<std::string, std::string>> kept_programs();
+// ---- programs that travel: with a package, or PyTorch's cache artifacts
+// What a compiled program is kept by, on disk and elsewhere: all that makes it another one.
+std::string key_of(const pjrt::Client& client, const Request& request);
 // As if it were on disk.
 void offer_program(std::string key, std::string bytes);
 

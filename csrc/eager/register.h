@@ -25,6 +25,8 @@ void set_tracer(Tracer tracer);
 // graph's first values are the `inputs` tensors.
 int64_t add_traced(std::string name, exec::Graph graph, size_t inputs);
 void drop_traced(int64_t number);
+// Key and bytes of each program that it has run; nothing where the plugin cannot serialize.
+std::vector<std::pair<std::string, std::string>> traced_programs(int64_t number);
 
 // ---- CPU fallback: counted per operator since the start or the last reset.
 std::map<std::string, int64_t> fallbacks();

@@ -2,7 +2,6 @@
 // operator would be.
 #include <ATen/ATen.h>
 
-#include <atomic>
 #include <mutex>
 #include <unordered_map>
 
@@ -17,11 +16,15 @@ namespace tpj::eager {
 namespace {
 
 struct Traced {
+  Traced(uint64_t n, std::string what, exec::Graph g, exec::Form f)
+      : number(n), name(std::move(what)), graph(std::move(g)), form(std::move(f)) {}
+
   uint64_t number;
   std::string name;
   exec::Graph graph;
   exec::Form form;
-  mutable std::atomic<bool> called{false};
+  mutable std::mutex mutex;
+  mutable std::vector<const exec::Program*> programs;
 };
 
 struct Functions {
@@ -50,7 +53,8 @@ std::unique_ptr<exec::Program> compile(const Traced& f, const exec::Inputs& inpu
   const torch::jit::Stack results = exec::lower_graph(lowering, f.graph, tensors, &find_form);
   std::unique_ptr<exec::Program> program = lowering.finish(results, arguments, stack);
   program->runs_alone = true;
-  return exec::complete(std::move(program), f.name, f.called.exchange(true) ? "other arguments" : "first call");
+  const std::lock_guard lock(f.mutex);
+  return exec::complete(std::move(program), f.name, f.programs.empty() ? "first call" : "other arguments");
 }
 
 std::vector<at::Tensor> run(int64_t number, at::TensorList tensors) {
@@ -65,10 +69,13 @@ std::vector<at::Tensor> run(int64_t number, at::TensorList tensors) {
     add_arguments(*inputs, f->form, stack, {});
     const uint64_t hash = inputs->key.hash();
     const exec::Program* program = programs().find(inputs->key.words(), hash);
-    if (program == nullptr)
+    if (program == nullptr) {
       program = programs().insert(inputs->key.words(), hash, compile(*f, *inputs, stack));
-    else
+      const std::lock_guard lock(f->mutex);
+      f->programs.push_back(program);
+    } else {
       compile::Stats::get().hits.fetch_add(1, std::memory_order_relaxed);
+    }
     exec::run(*program, *inputs, stack.data(), stack.size(), &results);
   } catch (const Error& e) {
     runtime::rethrow(e);
@@ -90,13 +97,24 @@ int64_t add_traced(std::string name, exec::Graph graph, size_t inputs) {
   form.special.resize(inputs);
   // No address of an operator, which the other keys begin with.
   const uint64_t word = ~static_cast<uint64_t>(number);
-  functions().by_number[number].reset(new Traced{word, std::move(name), std::move(graph), std::move(form)});
+  functions().by_number[number] = std::make_shared<Traced>(word, std::move(name), std::move(graph), std::move(form));
   return number;
 }
 
 void drop_traced(int64_t number) {
   const std::lock_guard lock(functions().mutex);
   functions().by_number.erase(number);
+}
+
+std::vector<std::pair<std::string, std::string>> traced_programs(int64_t number) {
+  const std::shared_ptr<const Traced> f = find(number);
+  const pjrt::Client& client = runtime::client();
+  std::vector<std::pair<std::string, std::string>> out;
+  if (!client.caps().serialize || !client.caps().deserialize) return out;
+  const std::lock_guard lock(f->mutex);
+  for (const exec::Program* p : f->programs)
+    if (!p->text.empty()) out.emplace_back(compile::key_of(client, p->request()), p->executable().serialize());
+  return out;
 }
 
 void register_traced(torch::Library& lib) {

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from torch_pjrt import _decompose, _loops, _positions, _rules, _sizes
+from torch_pjrt import _artifacts, _decompose, _loops, _positions, _rules, _sizes
 
 __all__ = ["backend"]
 
@@ -188,7 +188,9 @@ class _Function:
     ) -> tuple[_Program, _sizes.AtBounds | None]:
         if key not in self.programs:
             self.programs[key] = _trace(self.gm, args, at), at
-            weakref.finalize(self, _drop, self.programs[key][0].number)
+            number = self.programs[key][0].number
+            weakref.finalize(self, _drop, number)
+            _artifacts.record(number)
         return self.programs[key]
 
 

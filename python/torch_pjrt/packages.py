@@ -45,22 +45,18 @@ def compile_ahead(
         torch._dynamo.exc.UserError: `torch.export` cannot capture the model.
         NotImplementedError: the model calls an operator that the device has no program for.
     """
-    from torch_pjrt import _C, versions
+    from torch_pjrt import versions
 
     several = [example_inputs] if isinstance(example_inputs, tuple) else list(example_inputs)
     if not several:
         raise ValueError("compile_ahead: no example inputs")
-    _C.flush()
-    _C.keep_programs(True)
-    try:
-        calls = [_call_of(model, inputs) for inputs in several]
-    finally:
-        programs = _C.keep_programs(False)
+    programs: dict[bytes, bytes] = {}
+    calls = [_call_of(model, inputs, programs) for inputs in several]
     package = {
         "format": _FORMAT,
         "versions": {name: str(value) for name, value in versions().items()},
         "calls": calls,
-        "programs": [(_bytes(key), _bytes(value)) for key, value in programs],
+        "programs": [(_bytes(key), _bytes(value)) for key, value in programs.items()],
     }
     temporary = f"{os.fspath(path)}.{os.getpid()}"
     torch.save(package, temporary)
@@ -134,9 +130,11 @@ def _bytes(data: bytes) -> Tensor:
     return torch.frombuffer(bytearray(data), dtype=torch.uint8)
 
 
-def _call_of(model: nn.Module, inputs: tuple[Any, ...]) -> dict[str, Any]:
-    """One program of the model, as plain data."""
+def _call_of(model: nn.Module, inputs: tuple[Any, ...], programs: dict[bytes, bytes]) -> dict[str, Any]:
+    """One program of the model, as plain data; adds what the compiler made to ``programs``."""
     from torch.export.graph_signature import InputKind, OutputKind
+
+    from torch_pjrt import _C
 
     with torch.no_grad():
         exported = torch.export.export(model, inputs).run_decompositions({})
@@ -194,7 +192,9 @@ def _call_of(model: nn.Module, inputs: tuple[Any, ...]) -> dict[str, Any]:
         "device": str(program.device),
     }
     check = {name: x.clone() for name, x in exported.state_dict.items()}  # the example call writes nothing of the model
-    _Call(made, check)([x.clone() if isinstance(x, Tensor) else x for x in flat])
+    call = _Call(made, check)
+    call([x.clone() if isinstance(x, Tensor) else x for x in flat])
+    programs.update(_C.traced_programs(call.program.number))
     return made
 
 

@@ -125,3 +125,31 @@ with torch_pjrt.no_compile() if {inside} else torch.no_grad():
 """
     assert run(script.format(inside=False), tmp_path / "programs")[0] == 30
     assert run(script.format(inside=True), tmp_path / "programs")[0] == 30
+
+
+ARTIFACTS = """
+import json, sys, torch, torch_pjrt
+f = torch.compile(lambda x, w: (x @ w).softmax(-1).sum())
+path, saves = sys.argv[1:]
+if saves == "no":
+    info = torch.compiler.load_cache_artifacts(open(path, "rb").read())
+    assert len(info.artifacts["pjrt"]) == 2, info
+torch_pjrt._C.flush()
+before = torch_pjrt.stats()
+x, w = torch.rand(3, 4).to("pjrt"), torch.rand(4, 5).to("pjrt").requires_grad_()
+f(x, w).backward()
+after = torch_pjrt.stats()
+names = [entry["operator"] for entry in torch_pjrt.compile_log()]
+if saves == "yes":
+    content, info = torch.compiler.save_cache_artifacts()
+    open(path, "wb").write(content)
+print(json.dumps({"compiled": sum(name.startswith("compiled") for name in names), "read": after["disk_hits"]}))
+"""
+
+
+def test_pytorchs_cache_artifacts_hold_the_programs(tmp_path: Path) -> None:
+    script = f"import sys; sys.argv = ['', {str(tmp_path / 'artifacts')!r}, {{saves!r}}]\n{ARTIFACTS}"
+    first, _ = run(script.replace("{saves!r}", "'yes'"), "off")
+    second, _ = run(script.replace("{saves!r}", "'no'"), "off")
+    assert first == {"compiled": 2, "read": 0}
+    assert second == {"compiled": 0, "read": 2}
