@@ -117,6 +117,56 @@ def _prims() -> dict[Any, Callable[..., Any]]:
     return table
 
 
+def _trilinear(
+    a: Tensor,
+    b: Tensor,
+    c: Tensor,
+    new_in_a: list[int],
+    new_in_b: list[int],
+    new_in_c: list[int],
+    summed: list[int],
+    unroll_dim: int = 1,
+) -> Tensor:
+    """The product of three tensors that are broadcast along new dimensions, summed (nn.Bilinear)."""
+    factors = []
+    for t, dims in ((a, new_in_a), (b, new_in_b), (c, new_in_c)):
+        for d in sorted(dims):
+            t = torch.ops.aten.unsqueeze.default(t, d)
+        factors.append(t)
+    return torch.ops.aten.sum.dim_IntList(factors[0] * factors[1] * factors[2], summed)
+
+
+def _as_strided_scatter(
+    into: Tensor, source: Tensor, size: list[int], stride: list[int], offset: int | None = None
+) -> Tensor:
+    aten = torch.ops.aten
+    whole = aten.clone.default(into)
+    written = aten.copy_.default(aten.as_strided.default(whole, size, stride, offset), source)
+    return aten.as_strided.default(written, whole.shape, whole.stride(), 0)
+
+
+def _pinv(x: Tensor, *, atol: Tensor | None = None, rtol: Tensor | None = None, hermitian: bool = False) -> Tensor:
+    """Singular values up to max(atol, rtol * the largest) count as zero, as ``torch.linalg.pinv`` says."""
+    aten = torch.ops.aten
+    if x.numel() == 0:
+        return torch.zeros((*x.shape[:-2], x.shape[-1], x.shape[-2]), dtype=x.dtype, device=x.device)
+    if hermitian:
+        values, right = aten._linalg_eigh.default(x)
+        left, size = right, values.abs()
+        largest = size.amax(-1, keepdim=True)
+    else:
+        left, values, right_h = aten._linalg_svd.default(x)
+        right, size, largest = right_h.mH, values, values[..., :1]
+    usual = torch.finfo(x.dtype).eps * max(x.shape[-2:])
+    if atol is None:
+        least = largest * (usual if rtol is None else rtol.unsqueeze(-1))
+    else:
+        relative = torch.where(atol > 0, 0.0, usual) if rtol is None else rtol
+        least = torch.maximum(atol.unsqueeze(-1).to(largest.dtype), relative.unsqueeze(-1) * largest)
+    inverse = torch.where(size > least, values.reciprocal(), 0.0)
+    return (right * inverse.unsqueeze(-2)) @ left.mH
+
+
 def _copied_views() -> dict[Any, Callable[..., Tensor]]:
     """What functionalization makes of views: slice_copy is a slice, and a copy of it."""
 
@@ -148,6 +198,9 @@ def _table() -> dict[Any, Callable[..., Any]]:
     table |= _prims()
     table[torch.ops.aten.copy.default] = _copy
     table |= _copied_views()
+    table[torch.ops.aten._trilinear.default] = _trilinear
+    table[torch.ops.aten.linalg_pinv.atol_rtol_tensor] = _pinv
+    table[torch.ops.aten.as_strided_scatter.default] = _as_strided_scatter
     table[torch.ops.aten.empty_permuted.default] = _empty_permuted
     return table | {op: _made(op, contents) for op, contents in _factories().items()}
 

@@ -127,6 +127,16 @@ def test_random_numbers_are_those_of_eager(make: Callable[[Tensor], Tensor], dev
     assert not torch.equal(found, torch.zeros_like(found))
 
 
+@pytest.mark.parametrize("options", [{}, {"atol": 0.5}, {"rtol": 0.3}, {"atol": 0.1, "rtol": 0.3}, {"hermitian": True}])
+def test_pseudoinverses_leave_out_what_the_cpus_do(options: dict[str, Any], device: torch.device) -> None:
+    torch.manual_seed(0)
+    x = torch.rand(2, 4, 4)
+    x = (x + x.mT) @ torch.diag(torch.tensor([2.0, 1.0, 0.3, 0.0]))
+    x = x + x.mT if "hermitian" in options else x
+    found = compiled(lambda x: torch.linalg.pinv(x, **options))(x.to(device))
+    torch.testing.assert_close(found.cpu(), torch.linalg.pinv(x, **options), rtol=1e-3, atol=1e-4)
+
+
 def test_each_size_is_right(device: torch.device) -> None:
     f = compiled(lambda x: (x.softmax(-1) * x.shape[0]).sum(0) + torch.arange(x.shape[1], device=x.device))
     for n in (3, 4, 5, 7, 3, 1, 4):
