@@ -381,3 +381,8 @@ def _text(dims: Any) -> str:
     if dims and isinstance(dims[0], Factor):
         return "*".join(str(f.size) for f in dims)
     return "[" + ", ".join(_text(dim) for dim in dims) + "]"
+
+
+def _all(args: list[Any], count: int, *defaults: Any) -> list[Any]:
+    """So many arguments: the given ones, and the defaults of the last ones where the graph leaves them out."""
+    return [*args, *defaults[len(defaults) - (count - len(args)) :]]
