@@ -190,16 +190,21 @@ std::unique_ptr<pjrt::Executable> compile_one(const pjrt::Client& client, Reques
   std::string key;
   if (disk != nullptr || (serializes && Offers::get().any)) {
     key = key_of(client, request);
-    std::optional<std::string> bytes = Offers::get().find(key);
-    if (!bytes && disk != nullptr) bytes = disk->get(key);
-    if (bytes) {
+    const auto read = [&](const std::optional<std::string>& bytes) -> std::unique_ptr<pjrt::Executable> {
+      if (!bytes) return nullptr;
       try {
         auto executable = client.deserialize(*bytes, options, request.parameters);
         Stats::get().disk_hits += 1;
         return executable;
       } catch (const Error&) {
-        if (disk != nullptr) disk->remove(key);
+        return nullptr;  // damaged
       }
+    };
+    if (auto executable = read(Offers::get().find(key))) return executable;
+    if (disk != nullptr) {
+      const std::optional<std::string> bytes = disk->get(key);
+      if (auto executable = read(bytes)) return executable;
+      if (bytes) disk->remove(key);
     }
   }
   TPJ_CHECK(compile_forbidden == 0, "[", record.what, "] would compile inside torch_pjrt.no_compile(): ", record.reason,

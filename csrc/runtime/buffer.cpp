@@ -59,7 +59,9 @@ void DeviceBuffer::settle_promise() const {
       if (state_.load(std::memory_order_acquire) != State::kHere) throw;  // else it was another one
     }
   }
-  if (state_.load(std::memory_order_acquire) == State::kBroken) std::rethrow_exception(broken_);
+  const State state = state_.load(std::memory_order_acquire);
+  if (state == State::kBroken) std::rethrow_exception(broken_);
+  TPJ_CHECK(state == State::kHere, "[", producer_, "] another thread used the device while a graph was captured");
 }
 
 void DeviceBuffer::mark_donated() {
