@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -29,12 +29,16 @@ class Interpreter(torch.fx.Interpreter):
             condition, when_true, when_false, operands = args
             if not isinstance(condition, Tensor):
                 return Interpreter(when_true if condition else when_false).run(*operands)
-            return _decompose.region("cond", [_run(when_true), _run(when_false)], operands, condition)
+            return _decompose.region(
+                "cond", [Interpreter(when_true).run, Interpreter(when_false).run], operands, condition
+            )
         if target is higher.while_loop:
             condition, body, carried, others = args
             if not all(isinstance(x, Tensor) for x in carried):
                 raise _decompose.Untraceable("while_loop with a number that it counts")
-            return _decompose.region("while_loop", [_run(condition), _run(body)], [*carried, *others])
+            return _decompose.region(
+                "while_loop", [Interpreter(condition).run, Interpreter(body).run], [*carried, *others]
+            )
         if target is higher.scan:
             combine, carried, xs, others = args
             return _scan(combine, list(carried), list(xs), list(others))
@@ -47,18 +51,6 @@ class Interpreter(torch.fx.Interpreter):
         if isinstance(target, torch._ops.HigherOrderOperator):
             raise _decompose.Untraceable(f"{target.name()} has no program")
         return super().call_function(target, args, kwargs)
-
-
-def _run(part: torch.fx.GraphModule) -> Callable[..., Any]:
-    def run(*operands: Tensor) -> Any:
-        # A result that is an operand is one of its own, too.
-        given = {id(operand) for operand in operands}
-        results = Interpreter(part).run(*operands)
-        if isinstance(results, Tensor):
-            return results
-        return tuple(torch.ops.aten.clone.default(x) if id(x) in given else x for x in results)
-
-    return run
 
 
 def _scan(
@@ -89,7 +81,7 @@ def _scan(
             aten.index_copy.default(all_, 0, at, aten.unsqueeze.default(one, 0))
             for all_, one in zip(so_far, now[len(carried) :], strict=True)
         ]
-        return (aten.add.Tensor(number, 1), *(aten.clone.default(x) for x in after), *more)
+        return (aten.add.Tensor(number, 1), *after, *more)
 
     start = torch.zeros((), dtype=torch.int64, device=device)
     parts = [lambda *values: aten.lt.Scalar(values[0], length), body]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import pickle
 import warnings
 import weakref
 from collections.abc import Mapping, Sequence
@@ -45,8 +46,6 @@ def compile_ahead(
         torch._dynamo.exc.UserError: `torch.export` cannot capture the model.
         NotImplementedError: the model calls an operator that the device has no program for.
     """
-    from torch_pjrt import versions
-
     several = [example_inputs] if isinstance(example_inputs, tuple) else list(example_inputs)
     if not several:
         raise ValueError("compile_ahead: no example inputs")
@@ -54,13 +53,17 @@ def compile_ahead(
     calls = [_call_of(model, inputs, programs) for inputs in several]
     package = {
         "format": _FORMAT,
-        "versions": {name: str(value) for name, value in versions().items()},
+        "versions": _versions(),
         "calls": calls,
         "programs": [(_bytes(key), _bytes(value)) for key, value in programs.items()],
     }
     temporary = f"{os.fspath(path)}.{os.getpid()}"
-    torch.save(package, temporary)
-    os.replace(temporary, path)
+    try:
+        torch.save(package, temporary)
+        os.replace(temporary, path)
+    finally:
+        if os.path.exists(temporary):
+            os.remove(temporary)
 
 
 def load_ahead(path: str | os.PathLike[str], state: Mapping[str, Tensor]) -> Package:
@@ -74,12 +77,15 @@ def load_ahead(path: str | os.PathLike[str], state: Mapping[str, Tensor]) -> Pac
         KeyError: ``state`` lacks a tensor.
         RuntimeError: a tensor of ``state`` has another size, dtype or device than the model's.
     """
-    from torch_pjrt import _C, versions
+    from torch_pjrt import _C
 
-    package = torch.load(path, map_location="cpu", weights_only=True)
+    try:
+        package = torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError):
+        package = None
     if not isinstance(package, dict) or package.get("format") != _FORMAT:
         raise ValueError(f"{os.fspath(path)} is no package of this version of torch_pjrt")
-    now = {name: str(value) for name, value in versions().items()}
+    now = _versions()
     if package["versions"] != now:
         other = [
             f"{k} {package['versions'].get(k)} (here: {v})" for k, v in now.items() if package["versions"].get(k) != v
@@ -117,6 +123,13 @@ def _show(value: Any) -> str:
 def _key(flat: Sequence[Any], spec: Any) -> tuple[Any, ...]:
     shown = tuple((_show(x), tuple(x.stride())) if isinstance(x, Tensor) else _show(x) for x in flat)
     return (_pytree.treespec_dumps(spec), shown)
+
+
+def _versions() -> dict[str, str]:
+    """What a program depends on, as text: not where things lie, nor which Python runs them."""
+    from torch_pjrt import versions
+
+    return {name: str(value) for name, value in versions().items() if name not in ("path", "python")}
 
 
 def _simple(value: Any) -> Any:

@@ -97,6 +97,7 @@ def test_a_package_of_other_versions_compiles_anew_and_says_so(
     x = torch.rand(2, 3, device=device)
     pjrt.compile_ahead(model, (x,), tmp_path / "model")
     content = torch.load(tmp_path / "model", weights_only=True)
+    assert "path" not in content["versions"]
     content["versions"]["torch_pjrt"] = "0.0.1"
     content["programs"] = []
     torch.save(content, tmp_path / "old")
@@ -118,6 +119,10 @@ def test_what_does_not_fit_is_an_error(pjrt: ModuleType, device: torch.device, t
     torch.save({"format": 0}, tmp_path / "other")
     with pytest.raises(ValueError, match="is no package of this version"):
         pjrt.load_ahead(tmp_path / "other", model.state_dict())
+    for content in (b"", b"no package", (tmp_path / "model").read_bytes()[:1000]):
+        (tmp_path / "damaged").write_bytes(content)
+        with pytest.raises(ValueError, match="is no package of this version"):
+            pjrt.load_ahead(tmp_path / "damaged", model.state_dict())
     with pytest.raises(ValueError, match="no example inputs"):
         pjrt.compile_ahead(model, [], tmp_path / "model")
     with pytest.raises(NotImplementedError, match="linalg_eig"):
