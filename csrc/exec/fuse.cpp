@@ -41,26 +41,38 @@ Fused fuse(const CallGraph& graph, const std::function<bool(size_t input)>& is_o
   }
   std::unordered_map<const Program*, int> functions;
   std::vector<int> names(graph.values.size());
+  std::vector<bool> uniform(graph.values.size());  // hlo::Uniform
   for (size_t c = 0; c < graph.calls.size(); ++c) {
     const Program& program = *graph.calls[c].program;
     const auto [at, is_new] = functions.try_emplace(&program);
     if (is_new) at->second = composer.function(program.text);
     std::vector<int> args;
     std::vector<hlo::Type> takes, gives;
+    bool all = true;  // operands are uniform
     graph.each_operand(c, [&](const Param& p, const Operand& o) {
       const pjrt::TensorType type = type_of(p);
       takes.push_back({type.dtype, type.dims});
-      if (o.from == Operand::From::kInput)
+      if (o.from == Operand::From::kInput) {
         args.push_back(static_cast<int>(o.index));
-      else if (o.from == Operand::From::kValue)
-        args.push_back(names[o.index]);
-      else
+        all &= takes.back().numel() == 1;
+      } else if (o.from == Operand::From::kValue) {
+        // What Builder::dot_general keeps apart, where it cannot see it.
+        const bool apart = program.is_heavy && uniform[o.index] && takes.back().numel() != 1;
+        args.push_back(apart ? composer.barrier(names[o.index], takes.back()) : names[o.index]);
+        all &= uniform[o.index];
+      } else {
         args.push_back(composer.element(arrays[static_cast<size_t>(p.dtype)], takes.back(),
                                         static_cast<int64_t>(graph.count(p.dtype)), static_cast<int64_t>(o.index)));
+      }
     });
     for (const BufferType* type : program.outputs) gives.push_back({type->dtype, type->dims});
     const int first = composer.call(at->second, args, takes, gives);
-    for (size_t i = 0; i < gives.size(); ++i) names[graph.calls[c].first_value + i] = first + static_cast<int>(i);
+    for (size_t i = 0; i < gives.size(); ++i) {
+      const size_t value = graph.calls[c].first_value + i;
+      names[value] = first + static_cast<int>(i);
+      const auto known = program.uniform[i];
+      uniform[value] = known == hlo::Uniform::kYes || (all && known != hlo::Uniform::kNo);
+    }
   }
   std::vector<hlo::Type> types;
   std::vector<int> results, aliases(graph.inputs.size(), -1);

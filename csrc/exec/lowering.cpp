@@ -565,6 +565,7 @@ std::unique_ptr<Program> Lowering::finish(const torch::jit::Stack& returns, cons
                   [&](const SymbolicCell& c) { return c.type && is_double(c.type->dtype); }) ||
       std::any_of(outputs_.begin(), outputs_.end(), [&](const Value& v) { return is_double(v.dtype()); });
   program->text = b_.print(params, outputs_, aliases);
+  for (const Value& v : outputs_) program->uniform.push_back(b_.uniform(v));
   program->reads = std::any_of(program->params.begin(), program->params.end(),
                                [](const Param& p) { return p.kind == Param::Kind::kCell; });
   for (const char* op : {"\"stablehlo.dot_general\"", "\"stablehlo.convolution\""})

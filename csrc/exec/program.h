@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "compile/compiler.h"
+#include "hlo/type.h"
 #include "pjrt/executable.h"
 #include "runtime/buffer.h"
 
@@ -77,6 +78,7 @@ struct Program {
   compile::CompileRecord record;  // why the call was lowered, and where
   std::vector<Param> params;
   std::vector<const BufferType*> outputs;
+  std::vector<hlo::Uniform> uniform;  // of the outputs
   std::vector<Resize> resizes;
   std::vector<Write> writes;
   std::vector<Result> results;

@@ -124,15 +124,18 @@ Values Builder::emit(std::string_view name, const Values& operands, const std::v
     op.operands.push_back(v.id);
     op.operand_types.push_back(v.type);
   }
-  op.first_result = next_id_;
+  op.first_result = static_cast<int>(uniform_.size());
   op.results = results;
   op.attrs = std::move(attrs);
   op.regions = std::move(regions);
   op.location = location_;
+  const bool splat = name == "stablehlo.constant" && op.attrs.find('[') == std::string::npos;
+  Uniform all = operands.empty() && !splat ? Uniform::kNo : Uniform::kYes;
+  for (const Value& v : operands) all = std::min(all, uniform(v));
   Values out;
   for (const Type& t : results) {
     if (is_integer(t.dtype)) check_dtype(limits_, t.dtype);
-    out.push_back({next_id_++, t});
+    out.push_back({add_value(t, all), t});
   }
   open_.back()->ops.push_back(std::move(op));
   return out;
@@ -161,10 +164,15 @@ void Builder::locate(std::string_view name, std::string_view file, int line) {
   if (!file.empty()) location_ += "(" + quoted(file) + ":" + std::to_string(line) + ":0)";
 }
 
+int Builder::add_value(const Type& type, Uniform uniform) {
+  uniform_.push_back(type.numel() == 1 ? Uniform::kYes : uniform);
+  return static_cast<int>(uniform_.size()) - 1;
+}
+
 Value Builder::parameter(const Type& wanted) {
   const Type type{fitting(limits_, wanted.dtype), wanted.dims};
   check_dtype(limits_, type.dtype);
-  main_.args.push_back({next_id_++, type});
+  main_.args.push_back({add_value(type, Uniform::kIfParametersAre), type});
   return main_.args.back();
 }
 
@@ -403,7 +411,7 @@ Value Builder::reverse(const Value& x, const Dims& dims) {
 
 Region Builder::region(const std::vector<Type>& args, const Body& body) {
   Region r;
-  for (const Type& t : args) r.args.push_back({next_id_++, t});
+  for (const Type& t : args) r.args.push_back({add_value(t, Uniform::kNo), t});
   open_.push_back(&r);
   r.results = body(r.args);
   open_.pop_back();
@@ -535,6 +543,12 @@ Value Builder::dot_by_steps(const Value& lhs, const Value& rhs, const DotDims& d
   return reshape(done[1], result);
 }
 
+Values Builder::barrier(const Values& xs) {
+  std::vector<Type> types;
+  for (const Value& x : xs) types.push_back(x.type);
+  return emit("stablehlo.optimization_barrier", xs, types);
+}
+
 Value Builder::dot_general(const Value& lhs, const Value& rhs, const DotDims& d, DType result) {
   Type t{result, {}};
   for (int64_t b : d.lhs_batch) t.dims.push_back(lhs.dim(b));
@@ -547,8 +561,13 @@ Value Builder::dot_general(const Value& lhs, const Value& rhs, const DotDims& d,
   free_dims(lhs, d.lhs_batch, d.lhs_contract);
   free_dims(rhs, d.rhs_batch, d.rhs_contract);
   if (size_of(result) == 8 && is_integer(result) && !limits_.int64_dot) return dot_by_steps(lhs, rhs, d);
+  // XLA's CPU compiler (0.11) makes one kernel of a batched product, its scalar operand's broadcast and a reduction
+  // that follows, which reads what nobody wrote.
+  const auto apart = [this](const Value& v) {
+    return v.type.numel() == 1 || uniform(v) != Uniform::kYes ? v : barrier({v})[0];
+  };
   // HIGHEST: float32 products are float32 products on every chip.
-  return emit1("stablehlo.dot_general", {lhs, rhs}, t,
+  return emit1("stablehlo.dot_general", {apart(lhs), apart(rhs)}, t,
                str("dot_dimension_numbers = #stablehlo.dot<lhs_batching_dimensions = ", list(d.lhs_batch),
                    ", rhs_batching_dimensions = ", list(d.rhs_batch), ", lhs_contracting_dimensions = ",
                    list(d.lhs_contract), ", rhs_contracting_dimensions = ", list(d.rhs_contract),

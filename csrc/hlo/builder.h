@@ -168,6 +168,9 @@ class Builder {
   Values while_(const Values& init, const Body& cond, const Body& body);
   Values if_(const Value& pred, const std::function<Values()>& then_, const std::function<Values()>& else_);
 
+  // The same values, made before anything that uses them: keeps a compiler from making them a part of each use.
+  Values barrier(const Values& xs);
+
   // ---- linear algebra, convolution, indexing, others
   Value dot_general(const Value& lhs, const Value& rhs, const DotDims& dims, DType result);
   Value convolution(const Value& input, const Value& kernel, const ConvDims& dims, const Dims& result_dims);
@@ -191,6 +194,7 @@ class Builder {
               std::vector<Region> regions = {});
 
   // ---- the finished module
+  Uniform uniform(const Value& v) const { return uniform_[static_cast<size_t>(v.id)]; }
   // True when some operation, or a result, reads the parameter.
   bool is_used(const Value& parameter, const Values& results) const;
   // Prints @main(parameters) -> results. `parameters` chooses and orders the arguments (those unused may be left out);
@@ -208,8 +212,11 @@ class Builder {
   // A product of matrices as a sum of outer products.
   Value dot_by_steps(const Value& lhs, const Value& rhs, const DotDims& dims);
 
+  // A new value's number.
+  int add_value(const Type& type, Uniform uniform);
+
   Limits limits_;
-  int next_id_ = 0;
+  std::vector<Uniform> uniform_;  // by a value's number
   std::string location_;
   Region main_;
   std::vector<Region*> open_;  // innermost last

@@ -59,6 +59,14 @@ int Composer::element(int array, const Type& type, int64_t size, int64_t index) 
   return static_cast<int>(names_.size()) - 1;
 }
 
+int Composer::barrier(int value, const Type& type) {
+  const std::string name = str("%v", names_.size());
+  body_ += str("    ", name, " = \"stablehlo.optimization_barrier\"(", names_[static_cast<size_t>(value)], ") : (",
+               type.str(), ") -> ", type.str(), "\n");
+  names_.push_back(name);
+  return static_cast<int>(names_.size()) - 1;
+}
+
 std::string Composer::print(const std::vector<int>& results, const std::vector<Type>& types,
                             const std::vector<int>& aliases) const {
   std::string out = "module @m {\n  func.func @main(";

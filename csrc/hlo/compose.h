@@ -19,6 +19,8 @@ class Composer {
   int call(int function, const std::vector<int>& args, const std::vector<Type>& takes, const std::vector<Type>& gives);
   // Elements of a one-dimensional array of `size` elements from `index` on, as many as `type` has, in its shape.
   int element(int array, const Type& type, int64_t size, int64_t index);
+  // Builder::barrier, of one value.
+  int barrier(int value, const Type& type);
   // `aliases`: of each parameter, the result that may take its memory; -1: none.
   std::string print(const std::vector<int>& results, const std::vector<Type>& types,
                     const std::vector<int>& aliases) const;

@@ -42,4 +42,7 @@ struct Value {
 
 using Values = std::vector<Value>;
 
+// Whether all elements of a value are one number, whatever it is: what a compiler sees as a broadcast of a scalar.
+enum class Uniform : uint8_t { kNo, kIfParametersAre, kYes };
+
 }  // namespace tpj::hlo

@@ -84,12 +84,6 @@ Values repeat(Builder& b, int64_t n, const Values& state,
   return done;
 }
 
-Values settled(Builder& b, const Values& xs) {
-  std::vector<Type> types;
-  for (const Value& x : xs) types.push_back(x.type);
-  return b.emit("stablehlo.optimization_barrier", xs, types);
-}
-
 namespace {
 
 struct Factor {

@@ -35,9 +35,6 @@ Value index(Builder& b, int64_t i);
 Values repeat(Builder& b, int64_t n, const Values& state,
               const std::function<Values(const Value& i, const Values& state)>& body);
 
-// The same values, made before anything that uses them: keeps compilers from computing them again in each use.
-Values settled(Builder& b, const Values& xs);
-
 // Householder's reflectors as LAPACK's geqrf packs them: R on and above the diagonal, below it the vectors without
 // their leading 1; Q = H(0) H(1) ..., H(i) = 1 - tau[i] v v^H.
 struct Reflectors {

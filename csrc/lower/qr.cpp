@@ -61,7 +61,7 @@ Reflectors householder(Builder& b, const Value& x) {
         const Value is_head = b.compare(Cmp::EQ, rows, at);
         const Value v = b.select(is_head, splat(b, col.type, 1), b.select(below, v_below, none_of_x));
         const Value packed = b.select(is_head, b.broadcast_to(head, col.dims()), b.select(below, v_below, col));
-        const Values made = settled(b, {v, packed, tau});
+        const Values made = b.barrier({v, packed, tau});
         const Value right = b.broadcast_to(b.compare(Cmp::GT, cols, b.broadcast_to(i, row.dims)), x.dims());
         const Value next = b.select(right, reflected(b, s[0], made[0], conjugate(b, made[2])), s[0]);
         return {b.dynamic_update_slice(next, made[1], {zero, zero, i}),

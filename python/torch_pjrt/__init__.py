@@ -109,7 +109,9 @@ def _check_capturable(optimizer: Any, *_: Any) -> None:
 
     from torch_pjrt import _C
 
-    if not _C.is_initialized() or not torch.accelerator.current_stream().is_capturing():
+    if torch.compiler.is_compiling() or not _C.is_initialized():
+        return
+    if not torch.accelerator.current_stream().is_capturing():
         return
     if all(group.get("capturable", True) for group in optimizer.param_groups):
         return

@@ -371,24 +371,28 @@ class Rules(ViewRules):
 
     op_baddbmm = op_addmm
 
+    def convolved(self, x: Value, weight: Value, others: Sequence[Value], groups: Any) -> tuple[Tensor, ...]:
+        """The operands with zeros as padding: channels are summed over as a product's middle is."""
+        spatial = range(2, len(x.dims))
+        if any(len(v.dims[i]) > 1 for v in (x, *others) for i in spatial):
+            raise _Merged(f"{self.user}: merged dimensions")
+        if any(_is_dynamic(weight.dims[i]) for i in spatial):
+            self.refuse("the kernel's size changes")
+        if groups != 1 and any(_is_dynamic(dim) for dim in (x.dims[1], *weight.dims[:2])):
+            self.refuse("the number of channels in a group changes")
+        return tuple(self.masked(v, range(len(v.dims)), 0) for v in (x, weight, *others))
+
     def op_convolution(self, node: torch.fx.Node, args: list[Any], kwargs: dict[str, Any]) -> Value:
         x, weight, bias = args[:3]
-        spatial = range(2, len(x.dims))
-        if any(len(x.dims[i]) > 1 for i in spatial):
-            raise _Merged(f"{node.target}: merged dimensions")
-        tensor = self.masked(x, spatial, 0)
-        out = aten.convolution.default(tensor, weight.tensor, bias and bias.tensor, *args[3:])
+        tensor, kernel = self.convolved(x, weight, (), args[8])
+        out = aten.convolution.default(tensor, kernel, bias and bias.tensor, *args[3:])
         return self.result(node, out, (x.dims[0], *self.dims(node.meta["val"])[1:]))
 
     def op_convolution_backward(self, node: torch.fx.Node, args: list[Any], kwargs: dict[str, Any]) -> Any:
         grad, x, weight = args[:3]
-        if any(len(v.dims[i]) > 1 for v in (grad, x) for i in range(2, len(x.dims))):
-            raise _Merged(f"{node.target}: merged dimensions")
         self.join([grad.dims[:1], x.dims[:1]])
-        moving = [0, *range(2, len(x.dims))]
-        results = aten.convolution_backward.default(
-            self.masked(grad, moving, 0), self.masked(x, moving, 0), weight.tensor, *args[3:]
-        )
+        tensor, kernel, above = self.convolved(x, weight, (grad,), args[9])
+        results = aten.convolution_backward.default(above, tensor, kernel, *args[3:])
         dims = [x.dims, weight.dims, grad.dims[1:2]]
         return [Value(r, d) if isinstance(r, Tensor) else None for r, d in zip(results, dims, strict=True)]
 

@@ -361,7 +361,7 @@ def _split(gm: torch.fx.GraphModule) -> _Split:
     host_graph, device_graph = torch.fx.Graph(gm), torch.fx.Graph(gm)
     on_host: dict[torch.fx.Node, torch.fx.Node] = {}
     on_device: dict[torch.fx.Node, torch.fx.Node] = {}
-    from_host: list[torch.fx.Node] = []
+    from_host: list[torch.fx.Node] = []  # of the host's graph
     takes: list[tuple[str, int]] = []
     constants: list[Tensor] = []
     examples: list[Tensor] = []
@@ -378,7 +378,7 @@ def _split(gm: torch.fx.GraphModule) -> _Split:
 
     def of_device(node: torch.fx.Node) -> torch.fx.Node:
         if node not in on_device:
-            from_host.append(node)
+            from_host.append(on_host[node])
             give(node, ("host", len(from_host) - 1))
         return on_device[node]
 
@@ -394,6 +394,12 @@ def _split(gm: torch.fx.GraphModule) -> _Split:
         if is_host(node) or not tensors(node):
             on_host[node] = copied
     last = [on_device[placeholders[-1]]] if placeholders else []
+    for node in placeholders:
+        written = any(_is_copy(user) and user.args[0] is node and is_host(user) for user in node.users)
+        if written and not all(map(is_host, node.users)):
+            # The host writes it before the device's part runs, which wants what it was.
+            from_host.append(host_graph.call_function(torch.ops.aten.clone.default, (on_host[node],)))
+            give(node, ("host", len(from_host) - 1))
     outputs: list[tuple[str, int] | None] = []
     for node in gm.graph.nodes:
         if node.op == "get_attr" and isinstance(getattr(gm, str(node.target)), torch.nn.Module):
@@ -409,7 +415,7 @@ def _split(gm: torch.fx.GraphModule) -> _Split:
             made: list[Any] = []
             for value in node.args[0]:
                 if isinstance(value, torch.fx.Node) and value.op != "placeholder" and is_host(value):
-                    from_host.append(value)
+                    from_host.append(on_host[value])
                     outputs.append(("host", len(from_host) - 1))
                     made.append(None)
                 else:
@@ -428,10 +434,14 @@ def _split(gm: torch.fx.GraphModule) -> _Split:
                 on_device[node].kwargs = {**kwargs, "device": torch.device("meta")}
     host = None
     if any(is_host(n) and n.op == "call_function" for n in on_host):
-        host_graph.output(tuple(on_host[n] for n in from_host))
+        host_graph.output(tuple(from_host))
         host = torch.fx.GraphModule(gm, host_graph)
     device = torch.fx.GraphModule(gm, device_graph)
     return _Split(host, len(from_host), device, takes, constants, examples, outputs, where)
+
+
+def _is_copy(node: torch.fx.Node) -> bool:
+    return node.target is torch.ops.aten.copy_.default
 
 
 def _where(node: torch.fx.Node) -> tuple[str, int]:

@@ -346,3 +346,26 @@ def test_a_function_as_stablehlo(wrap: Any, pjrt: ModuleType) -> None:
 def test_a_value_that_is_read_has_no_stablehlo(pjrt: ModuleType) -> None:
     with pytest.raises(torch._subclasses.fake_tensor.DataDependentOutputException):
         pjrt.stablehlo(lambda x: x * x.sum().item(), torch.ones(2))
+
+
+def test_a_number_of_the_host_is_read_before_it_is_written(device: torch.device) -> None:
+    @torch.compile(backend="pjrt")
+    def f(x: Tensor, step: Tensor) -> Tensor:
+        y = x * step
+        step.add_(1)
+        return y
+
+    x, step = torch.ones(3, device=device), torch.tensor(2.0)
+    for want in (2.0, 3.0, 4.0):
+        assert f(x, step).tolist() == [want] * 3
+        assert step.item() == want + 1
+
+
+def test_importing_us_breaks_no_compiled_optimizer() -> None:
+    p = torch.nn.Parameter(torch.ones(3))
+    p.grad = torch.ones(3)
+    optimizer = torch.optim.AdamW([p])
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    torch.compile(optimizer.step, backend="eager")()
+    assert not [why for why in torch._dynamo.utils.counters["graph_break"] if "torch_pjrt" in why]
