@@ -435,6 +435,9 @@ def _split(gm: torch.fx.GraphModule) -> _Split:
     host = None
     if any(is_host(n) and n.op == "call_function" for n in on_host):
         host_graph.output(tuple(from_host))
+        if any(map(_is_copy, host_graph.nodes)):
+            with host_graph.inserting_before(next(n for n in host_graph.nodes if n.op != "placeholder")):
+                host_graph.call_function(_refuse_capture, (where,))
         host = torch.fx.GraphModule(gm, host_graph)
     device = torch.fx.GraphModule(gm, device_graph)
     return _Split(host, len(from_host), device, takes, constants, examples, outputs, where)
@@ -442,6 +445,15 @@ def _split(gm: torch.fx.GraphModule) -> _Split:
 
 def _is_copy(node: torch.fx.Node) -> bool:
     return node.target is torch.ops.aten.copy_.default
+
+
+def _refuse_capture(device: torch.device) -> None:
+    """Of what writes numbers on the CPU, such as a step count: a replay would not."""
+    if torch.accelerator.current_stream(device).is_capturing():
+        raise RuntimeError(
+            "operation not permitted when stream is capturing: to write a number on the CPU "
+            "(an optimizer needs capturable=True)"
+        )
 
 
 def _where(node: torch.fx.Node) -> tuple[str, int]:

@@ -331,3 +331,16 @@ def test_a_process_may_end_while_it_captures(run_python: Callable[..., Any]) -> 
         "x = torch.ones(3, device=D)\ngraph = torch.accelerator.Graph(); graph.capture_begin(); y = x + 1\n"
     )
     assert done.returncode == 0 and not done.stderr
+
+
+def test_a_compiled_optimizer_that_counts_on_the_cpu_is_not_captured(device: torch.device) -> None:
+    weight = nn.Parameter(torch.ones(2, device=device))
+    weight.grad = torch.ones_like(weight)
+    optimizer = torch.optim.AdamW([weight], lr=0.1)
+    step = torch.compile(optimizer.step, backend="pjrt")
+    step()
+    with pytest.raises(RuntimeError, match="capturable"), torch.accelerator.Graph():
+        step()
+    assert optimizer.state[weight]["step"].item() == 1
+    step()
+    assert optimizer.state[weight]["step"].item() == 2

@@ -38,5 +38,26 @@ TEST(BuilderLimitsTest, WhatNeeds64BitsIsRefused) {
   expect_lacking("int64", [&] { b.bitcast(b.parameter({DType::F64, {}}), {DType::I64, {}}); });
 }
 
+TEST(BuilderTest, WhatIsOneNumberIsKnown) {
+  Builder b;
+  const Value x = b.parameter({DType::F32, {2, 2}}), s = b.parameter({DType::F32, {}});
+  const Value one = b.broadcast_to(s, {2, 2});
+  EXPECT_EQ(b.uniform(x), Uniform::kIfParametersAre);
+  EXPECT_EQ(b.uniform(b.exp(b.add(one, b.constant(x.type, 1.0)))), Uniform::kYes);
+  EXPECT_EQ(b.uniform(b.mul(one, x)), Uniform::kIfParametersAre);
+  EXPECT_EQ(b.uniform(b.mul(one, b.convert(b.iota({DType::I32, {2, 2}}, 0), DType::F32))), Uniform::kNo);
+}
+
+TEST(BuilderTest, AProductKeepsOneNumberApart) {
+  const auto text = [](bool is_one_number) {
+    Builder b;
+    const Value x = b.parameter({DType::F32, {2, 2}}), s = b.parameter({DType::F32, {}});
+    const Value y = is_one_number ? b.broadcast_to(s, {2, 2}) : b.exp(x);
+    return b.print({x, s}, {b.dot_general(x, y, {{}, {}, {1}, {0}}, DType::F32)});
+  };
+  EXPECT_NE(text(true).find("optimization_barrier"), std::string::npos);
+  EXPECT_EQ(text(false).find("optimization_barrier"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace tpj::hlo
