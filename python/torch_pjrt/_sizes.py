@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from torch_pjrt import _rules, bounded
 from torch_pjrt._decompose import Untraceable, View, base_of
 
-__all__ = ["AtBounds", "Call", "Sizes", "is_dynamic", "limits", "prepare"]
+__all__ = ["AtBounds", "Call", "Known", "Sizes", "is_dynamic", "limits", "prepare"]
 
 
 def is_dynamic(example_inputs: Sequence[Any]) -> bool:
@@ -144,19 +144,75 @@ class Call(NamedTuple):
     shapes: tuple[tuple[int, tuple[int, ...]], ...] = ()  # which argument, the shape for a program of one size
 
 
-class AtBounds:
-    """A graph at the bounds of a call's sizes."""
+class Known:
+    """What is known of a program's calls but their sizes.
 
-    def __init__(self, sizes: Sizes, values: tuple[Any, ...]) -> None:
-        self.sizes = sizes
-        now = zip(sizes.sources, values, strict=True)
-        self.bounds = {s: sizes.bound(s, n) for s, n in now if s in sizes.of_tensors}
+    Args:
+        symbols: what the sizes of a call are the values of.
+    """
+
+    FIELDS = ("wanted", "inputs", "outputs", "numbers", "aliases", "equal")
+
+    def __init__(self, symbols: Sequence[sympy.Symbol]) -> None:
+        self.symbols = symbols
         self.wanted: list[tuple[Any, torch.dtype]] = []
         self.inputs: list[tuple[int, bool, tuple[int, ...]]] = []
         self.outputs: list[tuple[int, Any, list[int], tuple[int, ...] | None]] = []
         self.numbers: list[tuple[int, bounded.Sym]] = []
         self.aliases: list[tuple[int, bool, int, tuple[View, ...]]] = []
         self.equal: set[tuple[sympy.Symbol, sympy.Symbol]] = set()
+
+    def fits(self, values: tuple[Any, ...]) -> bool:
+        """Whether those of the sizes are equal that the program takes for one."""
+        now = dict(zip(self.symbols, values, strict=True))
+        return all(now[a] == now[b] for a, b in self.equal)
+
+    def call(self, values: tuple[Any, ...]) -> Call:
+        """How the program is called with sizes up to these bounds, which it has to fit."""
+        if not self.fits(values):
+            raise Untraceable("sizes that are to be equal are not")
+        now = dict(zip(self.symbols, values, strict=True))
+
+        def real(expr: Any) -> Any:
+            return expr.subs(now) if isinstance(expr, sympy.Basic) else expr
+
+        def steps(way: Sequence[View]) -> tuple[View, ...]:
+            """With the sizes of this call."""
+
+            def known(x: Any) -> Any:
+                return x.kind(real(x.expr)) if isinstance(x, bounded.Sym) else x
+
+            def is_leaf(x: Any) -> bool:
+                return isinstance(x, bounded.Sym)
+
+            return tuple(View(v.op, *tree_map(known, (v.args, v.kwargs), is_leaf=is_leaf)) for v in way)
+
+        outputs = []
+        for i, shape, order, padded in self.outputs:
+            size = tuple(int(real(bounded.expression(n))) for n in shape)
+            in_memory = _strides(padded or tuple(size[d] for d in order))
+            outputs.append((i, size, tuple(in_memory[order.index(d)] for d in range(len(size)))))
+        kinds = {torch.bool: bool, torch.float32: float, torch.float64: float}
+        return Call(
+            tuple(
+                torch.tensor(kinds.get(dtype, int)(real(expr)), dtype=dtype, device="cpu")
+                for expr, dtype in self.wanted
+            ),
+            tuple(self.inputs),
+            tuple(outputs),
+            tuple((i, number.kind(real(number.expr))) for i, number in self.numbers),
+            tuple((i, is_argument, which, steps(way)) for i, is_argument, which, way in self.aliases),
+        )
+
+
+class AtBounds(Known):
+    """A graph at the bounds of a call's sizes."""
+
+    def __init__(self, sizes: Sizes, values: tuple[Any, ...]) -> None:
+        super().__init__(list(sizes.sources))
+        self.sizes = sizes
+        now = zip(self.symbols, values, strict=True)
+        self.bounds = {s: sizes.bound(s, n) for s, n in now if s in sizes.of_tensors}
 
     def likes(self, graph: torch.fx.Graph, args: Sequence[Any]) -> list[Any]:
         """The arguments at their bounds, without contents."""
@@ -264,48 +320,6 @@ class AtBounds:
         which = placeholders.index(base) if of_argument else list(output).index(base)
         self.aliases.append((i, of_argument, which, tuple(steps)))
         return True
-
-    def fits(self, values: tuple[Any, ...]) -> bool:
-        """Whether those of the sizes are equal that the program takes for one."""
-        now = dict(zip(self.sizes.sources, values, strict=True))
-        return all(now[a] == now[b] for a, b in self.equal)
-
-    def call(self, values: tuple[Any, ...]) -> Call:
-        """How the program is called with sizes up to these bounds, which it has to fit."""
-        if not self.fits(values):
-            raise Untraceable("sizes that are to be equal are not")
-        now = dict(zip(self.sizes.sources, values, strict=True))
-
-        def real(expr: Any) -> Any:
-            return expr.subs(now) if isinstance(expr, sympy.Basic) else expr
-
-        def steps(way: Sequence[View]) -> tuple[View, ...]:
-            """With the sizes of this call."""
-
-            def known(x: Any) -> Any:
-                return x.kind(real(x.expr)) if isinstance(x, bounded.Sym) else x
-
-            def is_leaf(x: Any) -> bool:
-                return isinstance(x, bounded.Sym)
-
-            return tuple(View(v.op, *tree_map(known, (v.args, v.kwargs), is_leaf=is_leaf)) for v in way)
-
-        outputs = []
-        for i, shape, order, padded in self.outputs:
-            size = tuple(int(real(bounded.expression(n))) for n in shape)
-            in_memory = _strides(padded or tuple(size[d] for d in order))
-            outputs.append((i, size, tuple(in_memory[order.index(d)] for d in range(len(size)))))
-        kinds = {torch.bool: bool, torch.float32: float, torch.float64: float}
-        return Call(
-            tuple(
-                torch.tensor(kinds.get(dtype, int)(real(expr)), dtype=dtype, device="cpu")
-                for expr, dtype in self.wanted
-            ),
-            tuple(self.inputs),
-            tuple(outputs),
-            tuple((i, number.kind(real(number.expr))) for i, number in self.numbers),
-            tuple((i, is_argument, which, steps(way)) for i, is_argument, which, way in self.aliases),
-        )
 
 
 def _strides(size: Sequence[int]) -> tuple[int, ...]:

@@ -100,8 +100,7 @@ class Bounded:
         raise AssertionError("a graph has an output")
 
     def refuse(self, why: str) -> Any:
-        name = getattr(self.user, "target", self.user)
-        raise Untraceable(f"{name}: {why}")
+        raise Untraceable(why if self.user is None else f"{self.user.target}: {why}")
 
     def call(self, node: torch.fx.Node, found: dict[torch.fx.Node, Any]) -> Any:
         """One call, by its rule."""
@@ -115,8 +114,10 @@ class Bounded:
 
         if isinstance(expr, int) or expr.is_number:
             return int(expr)
+        if not self.bounds.keys() >= expr.free_symbols:
+            return self.refuse(f"size {expr}")
         if isinstance(expr, sympy.Symbol):
-            return self.bounds[expr] if expr in self.bounds else self.refuse(f"size {expr}")
+            return self.bounds[expr]
         upper = bound_sympy(expr, {s: ValueRanges(0, b) for s, b in self.bounds.items()}).upper
         return int(upper) if upper.is_finite and upper.is_integer else self.refuse(f"size {expr}")
 

@@ -1,9 +1,10 @@
 """A model compiled ahead of time: a file that another process runs without tracing or compiling.
 
 Example:
-    >>> torch_pjrt.compile_ahead(model, [(tokens_of_16,), (tokens_of_64,)], "model.pjrt")
+    >>> length = torch.export.Dim("length", max=128)
+    >>> torch_pjrt.compile_ahead(model, (tokens,), "model.pjrt", dynamic={"tokens": {1: length}})
     >>> model = torch_pjrt.load_ahead("model.pjrt", state_dict)  # elsewhere, on an equal machine
-    >>> model(tokens_of_16)
+    >>> model(tokens[:, :77])
 """
 
 from __future__ import annotations
@@ -11,26 +12,30 @@ from __future__ import annotations
 import dataclasses
 import os
 import pickle
+import sys
 import warnings
 import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import sympy
 import torch
 from torch import Tensor, nn
 from torch.utils import _pytree
+from torch.utils._sympy import functions
 
-from torch_pjrt import _decompose, compiler
+from torch_pjrt import _decompose, _positions, _rules, _sizes, bounded, compiler
 
 __all__ = ["Package", "compile_ahead", "load_ahead"]
 
-_FORMAT = 1
+_FORMAT = 2
 
 
 def compile_ahead(
     model: nn.Module,
     example_inputs: tuple[Any, ...] | Sequence[tuple[Any, ...]],
     path: str | os.PathLike[str],
+    dynamic: Mapping[str, Any] | Sequence[Any] | None = None,
 ) -> None:
     """Writes what another process needs to run ``model`` without tracing or compiling.
 
@@ -41,16 +46,19 @@ def compile_ahead(
         model: on the device. It runs as it is (``eval()`` or not), without gradients.
         example_inputs: one tuple of positional arguments, or a list of them: the package has a program for each.
         path: of the file.
+        dynamic: sizes that change, as the ``dynamic_shapes`` of `torch.export.export`: for each argument, dimension ->
+            ``torch.export.Dim(name, max=...)``. One program then serves all sizes up to ``max``, with exact results.
 
     Raises:
-        torch._dynamo.exc.UserError: `torch.export` cannot capture the model.
+        torch._dynamo.exc.UserError: `torch.export` cannot capture the model, or not with all these sizes.
+        ValueError: there are no example inputs, or a size that changes has no ``max``.
         NotImplementedError: the model calls an operator that the device has no program for.
     """
     several = [example_inputs] if isinstance(example_inputs, tuple) else list(example_inputs)
     if not several:
         raise ValueError("compile_ahead: no example inputs")
     programs: dict[bytes, bytes] = {}
-    calls = [_call_of(model, inputs, programs) for inputs in several]
+    calls = [_call_of(model, inputs, programs, dynamic) for inputs in several]
     package = {
         "format": _FORMAT,
         "versions": _versions(),
@@ -100,24 +108,29 @@ class Package:
     """A model that was compiled ahead of time: call it with arguments like those that it was compiled for."""
 
     def __init__(self, calls: list[_Call]) -> None:
-        self._calls = {call.key: call for call in calls}
+        self._calls = calls
+        self._by_key: dict[tuple[Any, ...], _Call] = {call.key: call for call in calls if call.changing is None}
 
     def __call__(self, *args: Any) -> Any:
         """What the model returns.
 
         Raises:
             TypeError: no program was compiled for arguments of these sizes, dtypes and values.
+            IndexError: an argument has positions (tokens, say) that are out of range.
         """
         flat, spec = _pytree.tree_flatten(args)
-        call = self._calls.get(_key(flat, spec))
+        call = self._by_key.get(_key(flat, spec)) or next((c for c in self._calls if c.takes(flat, spec)), None)
         if call is None:
-            there = "\n  ".join(known.signature for known in self._calls.values())
+            there = "\n  ".join(known.signature for known in self._calls)
             raise TypeError(f"no program for ({', '.join(map(_show, flat))}); there are those for\n  {there}")
         return call(flat)
 
 
 def _show(value: Any) -> str:
-    return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}" if isinstance(value, Tensor) else repr(value)
+    if not isinstance(value, Tensor):
+        return repr(value)
+    on_host = " on cpu" if value.device.type == "cpu" else ""
+    return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}{on_host}"
 
 
 def _key(flat: Sequence[Any], spec: Any) -> tuple[Any, ...]:
@@ -133,24 +146,76 @@ def _versions() -> dict[str, str]:
 
 
 def _simple(value: Any) -> Any:
-    """Without the containers of torch.fx."""
+    """As plain data: without the containers of torch.fx, sizes as tuples."""
     if isinstance(value, dict):
         return {key: _simple(item) for key, item in value.items()}
+    if isinstance(value, torch.SymInt | sympy.Basic):
+        return _simple_size(bounded.expression(value))
+    if isinstance(value, bounded.Sym):
+        return ("number", _simple_size(value.expr), value.kind.__name__)
+    if isinstance(value, _decompose.View):
+        return ("view", _decompose._name(value.op), _simple(value.args), _simple(value.kwargs))
     return tuple(map(_simple, value)) if isinstance(value, list | tuple) else value
+
+
+def _simple_size(expr: Any) -> Any:
+    if expr in (sympy.true, sympy.false):
+        return bool(expr)
+    if expr.is_Integer:
+        return int(expr)
+    if expr.is_Float:
+        return float(expr)
+    if isinstance(expr, sympy.Symbol):
+        return ("symbol", expr.name)
+    args = (expr.p, expr.q) if expr.is_Rational else map(_simple_size, expr.args)
+    return ("size", "Rational" if expr.is_Rational else type(expr).__name__, *args)
+
+
+def _restored(value: Any) -> Any:
+    """What `_simple` made plain."""
+    match value:
+        case ("symbol", name):
+            return sympy.Symbol(name, integer=True, nonnegative=True)
+        case ("size", name, *args):
+            kind = getattr(functions, name, None) or getattr(sympy, name, None)
+            if isinstance(kind, type) and issubclass(kind, sympy.Basic):
+                return kind(*(sympy.sympify(_restored(arg), strict=True) for arg in args))
+            raise ValueError(f"load_ahead: a size with {name}")
+        case ("number", expr, kind):
+            size = sympy.sympify(_restored(expr), strict=True)
+            return bounded.Sym(size, {"int": int, "float": float, "bool": bool}[kind])
+        case ("view", name, args, kwargs):
+            return _decompose.View(_decompose._find(name), _restored(args), _restored(kwargs))
+        case dict():
+            return {key: _restored(item) for key, item in value.items()}
+        case tuple():
+            return tuple(map(_restored, value))
+    return value
 
 
 def _bytes(data: bytes) -> Tensor:
     return torch.frombuffer(bytearray(data), dtype=torch.uint8)
 
 
-def _call_of(model: nn.Module, inputs: tuple[Any, ...], programs: dict[bytes, bytes]) -> dict[str, Any]:
+def _decompositions() -> Any:
+    """As under torch.compile: what is made of other operators is taken apart, and the rest is what rules are for."""
+    table = torch.export.default_decompositions()
+    for op in list(table):
+        if not torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "CompositeImplicitAutograd"):
+            table.pop(op)
+    table.update(_rules.decompositions())
+    return table
+
+
+def _call_of(model: nn.Module, inputs: tuple[Any, ...], programs: dict[bytes, bytes], dynamic: Any) -> dict[str, Any]:
     """One program of the model, as plain data; adds what the compiler made to ``programs``."""
     from torch.export.graph_signature import InputKind, OutputKind
 
     from torch_pjrt import _C
 
     with torch.no_grad():
-        exported = torch.export.export(model, inputs).run_decompositions({})
+        exported = torch.export.export(model, inputs, dynamic_shapes=dynamic)
+        exported = exported.run_decompositions({} if dynamic is None else _decompositions())
     state = {**exported.state_dict, **exported.constants}
     flat, spec = _pytree.tree_flatten(inputs)
     given = iter(flat)
@@ -179,8 +244,22 @@ def _call_of(model: nn.Module, inputs: tuple[Any, ...], programs: dict[bytes, by
             results.append((writes[one.kind], target))
         else:
             raise NotImplementedError(f"compile_ahead: a result that is {one.kind}")
+    graph = exported.graph_module.graph
+    at = None
+    if _sizes.is_dynamic([node.meta.get("val") for node in graph.nodes if node.op == "placeholder"]):
+        sizes = _sizes.Sizes("inference", {}, {}, graph)
+        for symbol, (i, d) in sizes.sources.items():
+            upper = exported.range_constraints[symbol].upper
+            if symbol in sizes.of_tensors and upper >= sys.maxsize - 1:
+                where = "" if d is None else f"dimension {d} of "
+                raise ValueError(
+                    f"compile_ahead: {where}{sizes.placeholders[i].name} changes and has no largest "
+                    "value; give one with torch.export.Dim(name, max=...)"
+                )
+            sizes.most[symbol] = _as_int(upper)
+        at = _sizes.AtBounds(sizes, sizes.values(values))
     try:
-        program, traced = compiler._plain(exported.graph_module, values, None, f"ahead {type(model).__name__}")
+        program, traced = compiler._plain(exported.graph_module, values, at, f"ahead {type(model).__name__}")
     except _decompose.Untraceable as error:
         raise NotImplementedError(f"compile_ahead: {error}") from error
     if program.host is not None:
@@ -192,11 +271,10 @@ def _call_of(model: nn.Module, inputs: tuple[Any, ...], programs: dict[bytes, by
             "takes": program.takes,
             "uploads": program.uploads,
             "results": program.results,
-            "views": [
-                (i, [(_decompose._name(v.op), _simple(v.args), _simple(v.kwargs)) for v in way])
-                for i, way in program.views
-            ],
+            "views": _simple(program.views),
         },
+        "changing": at and _changing(at, exported.range_constraints, [which for _, which in sources]),
+        "positions": [tuple(p) for p in _positions.find(graph)],
         "sources": sources,
         "results": results,
         "state": {name: (tuple(x.shape), tuple(x.stride()), x.dtype) for name, x in exported.state_dict.items()},
@@ -211,6 +289,80 @@ def _call_of(model: nn.Module, inputs: tuple[Any, ...], programs: dict[bytes, by
     return made
 
 
+def _as_int(limit: Any) -> int:
+    return int(max(-sys.maxsize, min(limit, sys.maxsize)))
+
+
+def _changing(at: _sizes.AtBounds, limits: Mapping[sympy.Symbol, Any], inputs: Sequence[Any]) -> dict[str, Any]:
+    """What a program's calls may be, and how it is called then, as plain data (``inputs``: by argument)."""
+    of = at.sizes
+    shapes = {}
+    for i, node in enumerate(of.placeholders):
+        value = node.meta.get("val")
+        if of.changing[i] or isinstance(value, torch.SymInt):
+            is_tensor = isinstance(value, Tensor)
+            shapes[inputs[i]] = (value.dtype, _simple(tuple(value.shape))) if is_tensor else (None, (_simple(value),))
+    return {
+        "symbols": [
+            (_simple(symbol), inputs[i], d, _as_int(limits[symbol].lower), _as_int(limits[symbol].upper))
+            for symbol, (i, d) in of.sources.items()
+        ],
+        "shapes": shapes,
+        "known": {name: _simple(list(getattr(at, name))) for name in _sizes.Known.FIELDS},
+    }
+
+
+class _Changing:
+    """The sizes that a program's inputs may have, and how it is called with them."""
+
+    def __init__(self, made: dict[str, Any]) -> None:
+        self.symbols = {_restored(symbol): tuple(rest) for symbol, *rest in made["symbols"]}
+        self.known = _sizes.Known(list(self.symbols))
+        for name in _sizes.Known.FIELDS:
+            setattr(self.known, name, _restored(made["known"][name]))
+        self.shapes = {
+            i: (dtype, [sympy.sympify(_restored(n)) for n in shape]) for i, (dtype, shape) in made["shapes"].items()
+        }
+        self.calls: dict[Any, _sizes.Call | None] = {}
+
+    def call(self, flat: Sequence[Any]) -> _sizes.Call | None:
+        """None for inputs that the program is not for."""
+        given = [flat[i] for i in self.shapes]
+        key = tuple((x.dtype, x.shape, x.device) if isinstance(x, Tensor) else (type(x), x) for x in given)
+        if key not in self.calls:
+            self.calls[key] = self._new(flat)
+        return self.calls[key]
+
+    def _new(self, flat: Sequence[Any]) -> _sizes.Call | None:
+        found = {}
+        for i, (dtype, shape) in self.shapes.items():
+            x = flat[i]
+            if dtype is None:
+                if type(x) is not int:
+                    return None
+                found[i] = [x]
+            elif isinstance(x, Tensor) and x.dtype == dtype and x.dim() == len(shape) and x.device.type != "cpu":
+                found[i] = list(x.shape)
+            else:
+                return None
+        values = tuple(found[i][d or 0] for i, d, _, _ in self.symbols.values())
+        if not all(low <= n <= high for n, (_, _, low, high) in zip(values, self.symbols.values(), strict=True)):
+            return None
+        now = dict(zip(self.symbols, values, strict=True))
+        if any([expr.subs(now) for expr in self.shapes[i][1]] != sizes for i, sizes in found.items()):
+            return None
+        return self.known.call(values) if self.known.fits(values) else None
+
+    def show(self, i: int, other: str) -> str:
+        """An input of the signature: each size that changes as its range."""
+        if i not in self.shapes:
+            return other
+        dtype, shape = self.shapes[i]
+        ranges = {symbol: f"{low}..{high}" for symbol, (_, _, low, high) in self.symbols.items()}
+        sizes = ", ".join(ranges.get(n, str(n)) for n in shape)
+        return f"{str(dtype).removeprefix('torch.')}[{sizes}]" if dtype else sizes
+
+
 class _Call:
     """One program with its state."""
 
@@ -222,16 +374,18 @@ class _Call:
         self.sources = [(k, v.to(self.device) if k == "constant" else v) for k, v in made["sources"]]
         self.results = made["results"]
         self.key = (made["key"][0], tuple(made["key"][1]))
-        self.signature = "(" + ", ".join(x[0] if isinstance(x, tuple) else x for x in self.key[1]) + ")"
+        self.changing = None if made["changing"] is None else _Changing(made["changing"])
+        self.positions = [_positions.Positions(*p) for p in made["positions"]]
+        shown = [x[0] if isinstance(x, tuple) else x for x in self.key[1]]
+        if self.changing is not None:
+            shown = [self.changing.show(i, text) for i, text in enumerate(shown)]
+        self.signature = f"({', '.join(shown)})"
         self.result_spec = _pytree.treespec_loads(made["result_spec"])
         program = dict(made["program"])
         program["constants"] = tuple(
             x.to(self.device) if isinstance(x, Tensor) and x.dim() > 0 else x for x in program["constants"]
         )
-        program["views"] = tuple(
-            (i, tuple(_decompose.View(_decompose._find(name), args, kwargs) for name, args, kwargs in way))
-            for i, way in program["views"]
-        )
+        program["views"] = _restored(program["views"])
         fields = {field.name for field in dataclasses.fields(compiler._Program)}
         assert {*program, "number", "host", "device"} == fields
         self.program = compiler._Program(
@@ -239,10 +393,25 @@ class _Call:
         )
         weakref.finalize(self, compiler._drop, self.program.number)
 
+    def takes(self, flat: Sequence[Any], spec: Any) -> bool:
+        """Whether the program is for these inputs, of which sizes change."""
+        if self.changing is None:
+            return False
+        key = _key(flat, spec)
+        rest = zip(key[1], self.key[1], strict=False)
+        same = key[0] == self.key[0] and all(a == b or i in self.changing.shapes for i, (a, b) in enumerate(rest))
+        return same and self.changing.call(flat) is not None
+
     def __call__(self, flat: Sequence[Any]) -> Any:
         where = {"input": lambda i: flat[i], "state": self.state.__getitem__, "constant": lambda t: t}
+        call = _sizes.Call() if self.changing is None else self.changing.call(flat)
+        assert call is not None
+        given = [where[k](v) for k, v in self.sources]
+        for p in self.positions:
+            if _positions.suspicious([p], given):
+                raise IndexError(f"index out of range: {_show(given[p.argument])} has to be in [{p.low}, {p.high})")
         with torch.no_grad():
-            values = compiler._run(self.program, compiler._sizes.Call(), [where[k](v) for k, v in self.sources])
+            values = compiler._run(self.program, call, given)
             shown = []
             for (kind, which), value in zip(self.results, values, strict=True):
                 if kind == "result":

@@ -90,6 +90,89 @@ torch.testing.assert_close(found, rest["expected"])
     assert done.stdout == "0\n", done.stdout + done.stderr[-2000:]
 
 
+class Ragged(nn.Module):
+    """Results of changing and of fixed sizes, views of inputs and of results, numbers, and a buffer that is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x: Tensor, y: Tensor, n: int) -> tuple[Any, ...]:
+        self.calls += 1
+        z = self.linear(x).softmax(0)
+        return x.T, z, z[:, 1], (x * y).mean(0), torch.cat([x, y]), x.flatten(), x.shape[0] + 1, x * n
+
+
+def test_one_program_serves_all_sizes_up_to_the_largest(pjrt: ModuleType, device: torch.device, tmp_path: Path) -> None:
+    on_cpu, model = Ragged(), Ragged().to(device)
+    model.load_state_dict(on_cpu.state_dict())
+    length = torch.export.Dim("length", max=100)
+    inputs = torch.rand(5, 4, device=device), torch.rand(5, 4, device=device), 3
+    pjrt.compile_ahead(model, inputs, tmp_path / "model", dynamic=({0: length}, {0: length}, torch.export.Dim.DYNAMIC))
+    state = {name: t.clone() for name, t in model.state_dict().items()}
+    package = pjrt.load_ahead(tmp_path / "model", state)
+    before = pjrt.stats()["compiles"]
+    found = {}
+    for size in (7, 100, 64, 2, 1, 5, 99):
+        x, y = torch.rand(2, size, 4)
+        found[size] = x, y, package(x.to(device), y.to(device), size)
+    assert pjrt.stats()["compiles"] == before
+    for x, y, results in found.values():
+        shown = tuple(r.cpu() if isinstance(r, Tensor) else r for r in results)
+        torch.testing.assert_close(shown, on_cpu(x, y, len(x)))
+    x, y, (transposed, *_) = found[7]
+    assert transposed.stride() == (1, 4)
+    assert state["calls"].item() == len(found)
+    for x, y, n in (
+        (torch.rand(101, 4), torch.rand(101, 4), 3),
+        (torch.rand(3, 4), torch.rand(4, 4), 3),
+        (torch.rand(3, 5), torch.rand(3, 5), 3),
+        (torch.rand(3, 4).half(), torch.rand(3, 4), 3),
+        (torch.rand(3, 4), torch.rand(3, 4), 1.5),
+    ):
+        with pytest.raises(TypeError, match=r"\(float32\[0..100, 4\], float32\[0..100, 4\], \d+..\d+\)"):
+            package(x.to(device), y.to(device), n)
+    with pytest.raises(TypeError, match=r"no program for \(float32\[3, 4\] on cpu"):
+        package(torch.rand(3, 4), torch.rand(3, 4), 3)
+
+
+def test_a_gpt_with_any_batch_and_length(pjrt: ModuleType, device: torch.device, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    on_cpu = networks.TinyGPT(50, 64).eval()
+    model = networks.TinyGPT(50, 64).to(device).eval()
+    model.load_state_dict(on_cpu.state_dict())
+    sizes = {0: torch.export.Dim("batch", max=4), 1: torch.export.Dim("length", max=64)}
+    pjrt.compile_ahead(model, (torch.randint(50, (2, 16), device=device),), tmp_path / "model", dynamic=(sizes,))
+    package = pjrt.load_ahead(tmp_path / "model", model.state_dict())
+    before = pjrt.stats()["compiles"]
+    for size in ((1, 1), (4, 64), (3, 17), (1, 33)):
+        tokens = torch.randint(50, size)
+        torch.testing.assert_close(package(tokens.to(device)).cpu(), on_cpu(tokens).detach(), rtol=1e-4, atol=1e-5)
+    assert pjrt.stats()["compiles"] == before
+    with pytest.raises(IndexError, match=r"index out of range: int64\[2, 5\] has to be in \[0, 50\)"):
+        package(torch.full((2, 5), 50, device=device))
+
+
+def test_sizes_that_no_program_can_have_are_an_error(pjrt: ModuleType, device: torch.device, tmp_path: Path) -> None:
+    dim, x = torch.export.Dim, torch.rand(6, 4, device=device)
+    path = tmp_path / "model"
+    with pytest.raises(ValueError, match=r"dimension 0 of input changes and has no largest value"):
+        pjrt.compile_ahead(nn.Linear(4, 4).to(device), (x,), path, dynamic=({0: dim("n")},))
+    with pytest.raises(NotImplementedError, match=r"cummax.default: has no rule for sizes that change"):
+        pjrt.compile_ahead(Maximum(), (x,), path, dynamic=({0: dim("n", max=9)},))
+    with pytest.raises(NotImplementedError, match=r"size 2\*"):
+        pjrt.compile_ahead(nn.ReLU(), (x,), path, dynamic=({0: 2 * dim("n", max=9)},))
+    with pytest.raises(torch._dynamo.exc.UserError, match="n"):
+        pjrt.compile_ahead(nn.Linear(4, 4).to(device), (x,), path, dynamic=({1: dim("n", max=9)},))
+    assert not path.exists()
+
+
+class Maximum(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.cummax(0)[0]
+
+
 def test_a_package_of_other_versions_compiles_anew_and_says_so(
     pjrt: ModuleType, device: torch.device, tmp_path: Path
 ) -> None:
