@@ -6,6 +6,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/native/CPUFallback.h>
 #include <ATen/native/IndexingUtils.h>
+#include <c10/core/AutogradState.h>
 
 #include <mutex>
 #include <sstream>
@@ -189,15 +190,18 @@ namespace {
 // Inputs that no call on this thread uses now: a list through `next`.
 constinit thread_local exec::Inputs* t_spare = nullptr;
 
-struct ThreadEnd {
-  ~ThreadEnd() {
+struct ThreadUse {
+  // Backward runs on the thread that asks for it, as on the CPU: all that it does is dispatch, and to wake autograd's
+  // worker of a device and to wait for it costs more than a small model's backward.
+  ThreadUse() { c10::AutogradState::get_tls_state().set_multithreading_enabled(false); }
+  ~ThreadUse() {
     while (exec::Inputs* inputs = t_spare) t_spare = inputs->next, delete inputs;
   }
 };
 
 exec::Inputs* new_inputs() {
-  thread_local ThreadEnd end;
-  (void)&end;
+  thread_local ThreadUse use;
+  (void)&use;
   return new exec::Inputs;
 }
 

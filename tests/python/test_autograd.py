@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -132,6 +133,26 @@ def test_hooks_see_and_change_gradients(device: torch.device) -> None:
     assert seen[0].type == device.type
     assert x.grad is not None
     assert x.grad.tolist() == [30.0, 30.0]
+
+
+def test_backward_runs_where_it_is_called(device: torch.device) -> None:
+    found = []
+
+    def backward() -> None:
+        x = torch.ones(3, device=device, requires_grad=True)
+        y = x.exp()
+        y.register_hook(lambda _: found.append(threading.get_ident()))
+        y.sum().backward()
+        found.append(threading.get_ident())
+
+    backward()
+    thread = threading.Thread(target=backward)
+    thread.start()
+    thread.join()
+    assert found[0] == found[1] != found[2] == found[3]
+    with torch.autograd.set_multithreading_enabled(True):
+        backward()
+    assert found[4] != found[5]
 
 
 def test_no_grad_and_inference_mode_record_nothing(device: torch.device) -> None:
