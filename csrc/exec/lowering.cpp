@@ -6,6 +6,7 @@
 #include <c10/core/impl/alloc_cpu.h>
 
 #include <algorithm>
+#include <set>
 
 #include "exec/inputs.h"
 #include "lower/common.h"
@@ -295,6 +296,42 @@ lower::Arg Lowering::make_arg(const c10::IValue& v, const Form& form, size_t arg
 
 namespace {
 
+// A list of arguments with some of its items.
+c10::IValue some_of(const c10::IValue& list, const std::vector<size_t>& which) {
+  c10::impl::GenericList items(list.toList().elementType());
+  for (size_t k : which) items.push_back(list.toListRef()[k]);
+  return items;
+}
+
+// The arguments of a _foreach_ call, with those items of its lists that differ in sizes, strides or dtypes: the meta
+// kernels go through the lists item by item, some of them in Python.
+void drop_repeated_items(torch::jit::Stack& stack) {
+  std::set<size_t> counts;
+  for (const c10::IValue& v : stack)
+    if (v.isList()) counts.insert(v.toListRef().size());
+  if (counts.size() != 1) return;  // an error of the call
+  std::set<std::vector<int64_t>> found;
+  std::vector<size_t> first;
+  for (size_t k = 0; k < *counts.begin(); ++k) {
+    std::vector<int64_t> looks;
+    for (const c10::IValue& v : stack) {
+      if (!v.isList()) continue;
+      const c10::IValue& item = v.toListRef()[k];
+      if (!item.isTensor()) {
+        looks.push_back(item.isInt() ? 0 : item.isBool() ? 1 : item.isDouble() ? 2 : 3);
+        continue;
+      }
+      const at::Tensor& t = item.toTensor();
+      looks.insert(looks.end(), {static_cast<int64_t>(t.scalar_type()), t.dim()});
+      looks.insert(looks.end(), t.sizes().begin(), t.sizes().end());
+      looks.insert(looks.end(), t.strides().begin(), t.strides().end());
+    }
+    if (found.insert(std::move(looks)).second) first.push_back(k);
+  }
+  for (c10::IValue& v : stack)
+    if (v.isList()) v = some_of(v, first);
+}
+
 // PyTorch's own meta kernel on the arguments' stand-ins; leaves the returns on the stack.
 void call_meta(const c10::OperatorHandle& op, const Form& form, torch::jit::Stack& stack) {
   const auto& returns = op.schema().returns();
@@ -302,6 +339,7 @@ void call_meta(const c10::OperatorHandle& op, const Form& form, torch::jit::Stac
   const at::AutoDispatchBelowADInplaceOrView below;
   const c10::OperatorHandle& meta = form.meta ? *form.meta : op;
   const bool only_writes = std::all_of(returns.begin(), returns.end(), [](const auto& r) { return r.alias_info(); });
+  if (returns.empty() && op.schema().name().starts_with("aten::_foreach_")) drop_repeated_items(stack);
   try {
     meta.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &stack);
   } catch (const c10::NotImplementedError&) {

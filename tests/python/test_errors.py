@@ -237,6 +237,20 @@ TWO_DEVICES: dict[str, Callable[[Tensor, Tensor], object]] = {
 }
 
 
+def test_one_wrong_item_among_equal_ones_of_a_list_is_refused(device: torch.device) -> None:
+    """The sizes of items that look alike are looked at once."""
+    for shape, text in (((3,), "must match"), ((2, 2, 2), "doesn't match the broadcast shape")):
+        outs, others = ([torch.ones(2, 2, device=device) for _ in range(6)] for _ in range(2))
+        others[4] = torch.ones(shape, device=device)
+        with pytest.raises(RuntimeError, match=text):
+            torch._foreach_addcdiv_(outs, outs[::-1], others, value=2)
+        assert all(t.eq(1).all() for t in outs)
+    with pytest.raises(RuntimeError, match="same number of tensors"):
+        torch._foreach_add_(outs, outs[:5])
+    torch._foreach_add_(outs, [1.0, 2, True, 4.0, 5.0, 6.0])
+    assert [t[0, 0].item() for t in outs] == [2, 3, 2, 5, 6, 7]
+
+
 @pytest.mark.parametrize("call", TWO_DEVICES.values(), ids=TWO_DEVICES.keys())
 def test_tensors_of_two_devices_are_refused(
     call: Callable[[Tensor, Tensor], object], device: torch.device, pjrt: ModuleType
@@ -338,9 +352,6 @@ def test_an_operator_without_a_kernel_says_its_name(device: torch.device, pjrt: 
             "    def backward(ctx, g): raise ValueError('mine')\n"
             "F.apply(torch.ones(1, device=D, requires_grad=True)).backward()",
             id="in a backward function",
-            marks=pytest.mark.xfail(
-                strict=False, reason="autograd's worker may drop the exception after the interpreter ended, and aborts"
-            ),
         ),
     ],
 )
