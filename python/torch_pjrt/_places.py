@@ -129,8 +129,9 @@ class _Description:
     def add(self, v: Any, kind: str) -> Any:
         """What calls of a place have in common of an argument."""
         if isinstance(v, Tensor):
-            if v.device.type == "cpu" or v.numel() == 0 or v.is_conj() or v.is_neg():
-                raise _decompose.Untraceable("numbers of the CPU, or nothing at all")
+            is_empty = v.numel() == 0 and any(map(is_size, v.shape))
+            if v.device.type == "cpu" or is_empty or v.is_conj() or v.is_neg():
+                raise _decompose.Untraceable("numbers of the CPU, or no elements in sizes that may change")
             self.tensors.append(v)
             self.first.append(len(self.sizes))
             return ("tensor", v.dtype, v.device.index, tuple(map(self.size, v.shape)), *memory_order(v))

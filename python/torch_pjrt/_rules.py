@@ -44,6 +44,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
         aten.native_batch_norm,
         aten._native_batch_norm_legit,
         aten._native_batch_norm_legit_functional,
+        aten._native_batch_norm_legit_no_training,
         aten.native_group_norm,
         aten.linalg_vector_norm,
     ]
@@ -454,6 +455,67 @@ class Rules(ViewRules):
         if _is_dynamic(table.dims[0]):
             self.refuse("the size of the table changes")
         return self.result(node, aten.embedding.default(table.tensor, which.tensor), (*which.dims, *table.dims[1:]))
+
+    def bag_starts(self, which: Value, offsets: Value) -> Tensor:
+        """Where bags begin; one more takes the padding of the positions, which come to its begin with what follows."""
+        length, like = which.dims[0], offsets.tensor
+        count = aten.full.default([], _bound(length), dtype=like.dtype, device="meta")
+        if _is_dynamic(length):
+            count = self.number(self.size(length), like.dtype)
+        if _is_dynamic(offsets.dims[0]):
+            like = aten.where.self(self.mask(offsets.dims[0]), like, count)
+        return aten.cat.default([like, aten.view.default(count, [1])])
+
+    def of_bags(self, x: Value, starts: Tensor) -> Tensor:
+        """What there is of each bag, and 0 of those that take padding."""
+        more = x.tensor.new_zeros((starts.shape[0] - x.tensor.shape[0], *x.tensor.shape[1:]))
+        return aten.cat.default([self.masked(x, range(len(x.dims)), 0), more])
+
+    def op__embedding_bag(self, node: torch.fx.Node, args: list[Any], kwargs: dict[str, Any]) -> list[Value]:
+        table, which, offsets, *rest = _all(args, 9, False, 0, False, None, False, -1)
+        scale, mode, sparse, weights, _, padding = rest
+        if _is_dynamic(table.dims[0]):
+            self.refuse("the size of the table changes")
+        starts = self.bag_starts(which, offsets)
+        given = self.masked(which, [0], 0)
+        weights = weights and weights.tensor
+        made = node.target(table.tensor, given, starts, scale, mode, sparse, weights, False, padding)
+        dims = [self.dims(like) for like in node.meta["val"]]
+        return [Value(aten.slice.Tensor(t, 0, 0, _bound(d[0])), d) for t, d in zip(made, dims, strict=True)]
+
+    op__embedding_bag_forward_only = op__embedding_bag
+
+    def op__embedding_bag_backward(self, node: torch.fx.Node, args: list[Any], kwargs: dict[str, Any]) -> Value:
+        grad, which, offsets, bags, sizes, largest, count, scale, mode, sparse, weights, padding = _all(args, 12, -1)
+        if isinstance(count, Sym) or (scale and _is_dynamic(which.dims[0])):
+            self.refuse("the size of the table changes, or positions are counted")
+        starts = self.bag_starts(which, offsets)
+        made = node.target(
+            self.of_bags(grad, starts),
+            self.masked(which, [0], 0),
+            starts,
+            bags.tensor,
+            self.of_bags(sizes, starts),
+            self.of_bags(largest, starts) if mode == 2 else largest.tensor,
+            count,
+            scale,
+            mode,
+            sparse,
+            weights and weights.tensor,
+            padding,
+        )
+        return self.result(node, made, (self.dim(count), *grad.dims[1:]))
+
+    def op__embedding_bag_per_sample_weights_backward(
+        self, node: torch.fx.Node, args: list[Any], kwargs: dict[str, Any]
+    ) -> Value:
+        grad, table, which, offsets, bags, mode, padding = _all(args, 7, -1)
+        if _is_dynamic(table.dims[0]):
+            self.refuse("the size of the table changes")
+        starts, given = self.bag_starts(which, offsets), self.masked(which, [0], 0)
+        rows = self.masked(table, [1], 0)
+        made = node.target(self.of_bags(grad, starts), rows, given, starts, bags.tensor, mode, padding)
+        return self.result(node, made, which.dims)
 
     def op_index_select(self, node: torch.fx.Node, args: list[Any], kwargs: dict[str, Any]) -> Value:
         x, dim, which = args

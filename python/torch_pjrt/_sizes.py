@@ -37,7 +37,7 @@ def limits() -> dict[sympy.Symbol, int]:
     found = {}
     env = context.fake_mode.shape_env
     for symbol, between in env.var_to_range.items():
-        if env.is_unbacked_symint(symbol) and between.upper.is_finite and between.upper < sys.maxsize - 1:
+        if env.is_unbacked_symint(symbol) and between.upper < sys.maxsize - 1:
             found[symbol] = int(between.upper)
     for symbolic in context.tensor_to_context.values():
         if not isinstance(symbolic, StatefulSymbolicContext):
@@ -47,7 +47,7 @@ def limits() -> dict[sympy.Symbol, int]:
             symbol = names.get(TensorPropertySource(symbolic.tensor_source, TensorProperty.SIZE, dim).name)
             if isinstance(constraint, StrictMinMaxConstraint) and isinstance(symbol, sympy.Symbol):
                 upper = constraint.vr.upper
-                if upper.is_finite and upper < sys.maxsize - 1:
+                if upper < sys.maxsize - 1:
                     found[symbol] = int(upper)
     return found
 

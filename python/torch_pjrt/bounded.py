@@ -119,7 +119,7 @@ class Bounded:
         if isinstance(expr, sympy.Symbol):
             return self.bounds[expr]
         upper = bound_sympy(expr, {s: ValueRanges(0, b) for s, b in self.bounds.items()}).upper
-        return int(upper) if upper.is_finite and upper.is_integer else self.refuse(f"size {expr}")
+        return int(upper) if upper.is_Integer else self.refuse(f"size {expr}")
 
     def dim(self, size: Any, uniform: bool = False) -> Dim:
         expr = expression(size)

@@ -10,6 +10,7 @@ Example:
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import pickle
 import sys
@@ -197,14 +198,27 @@ def _bytes(data: bytes) -> Tensor:
     return torch.frombuffer(bytearray(data), dtype=torch.uint8)
 
 
-def _decompositions() -> Any:
+def _decomposed(exported: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """As under torch.compile: what is made of other operators is taken apart, and the rest is what rules are for."""
-    table = torch.export.default_decompositions()
-    for op in list(table):
-        if not torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "CompositeImplicitAutograd"):
-            table.pop(op)
-    table.update(_rules.decompositions())
-    return table
+    table = _rules.decompositions()
+    while True:
+        exported = exported.run_decompositions(table)
+        targets = {node.target for node in exported.graph.nodes if isinstance(node.target, torch._ops.OpOverload)}
+        more = {op: _parts_of(op) for op in targets if op not in table and _is_composite(op)}
+        if not more:
+            return exported
+        table |= more
+
+
+def _parts_of(op: torch._ops.OpOverload) -> Any:
+    """What it is made of: not ``op.decompose``, which export replaces by what the table has."""
+    key = torch._C.DispatchKey.CompositeImplicitAutograd
+    kernel = op.py_kernels.get(key, key)
+    return functools.partial(op._op_dk, key) if isinstance(kernel, torch._C.DispatchKey) else kernel
+
+
+def _is_composite(op: torch._ops.OpOverload) -> bool:
+    return torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "CompositeImplicitAutograd")
 
 
 def _call_of(model: nn.Module, inputs: tuple[Any, ...], programs: dict[bytes, bytes], dynamic: Any) -> dict[str, Any]:
@@ -215,7 +229,7 @@ def _call_of(model: nn.Module, inputs: tuple[Any, ...], programs: dict[bytes, by
 
     with torch.no_grad():
         exported = torch.export.export(model, inputs, dynamic_shapes=dynamic)
-        exported = exported.run_decompositions({} if dynamic is None else _decompositions())
+        exported = exported.run_decompositions({}) if dynamic is None else _decomposed(exported)
     state = {**exported.state_dict, **exported.constants}
     flat, spec = _pytree.tree_flatten(inputs)
     given = iter(flat)

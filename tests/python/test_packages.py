@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -152,6 +153,22 @@ def test_a_gpt_with_any_batch_and_length(pjrt: ModuleType, device: torch.device,
     assert pjrt.stats()["compiles"] == before
     with pytest.raises(IndexError, match=r"index out of range: int64\[2, 5\] has to be in \[0, 50\)"):
         package(torch.full((2, 5), 50, device=device))
+
+
+def test_images_in_any_number(pjrt: ModuleType, device: torch.device, tmp_path: Path) -> None:
+    """Of operators that torch.export leaves whole."""
+    torch.manual_seed(0)
+    layers = [nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.SiLU(), nn.MaxPool2d(2), nn.Upsample(scale_factor=2)]
+    on_cpu = nn.Sequential(*layers, nn.GroupNorm(2, 8), nn.Flatten(2), nn.LSTM(64, 5, batch_first=True)).eval()
+    model = copy.deepcopy(on_cpu).to(device)
+    sizes = {0: torch.export.Dim("batch", max=8)}
+    pjrt.compile_ahead(model, (torch.rand(2, 3, 8, 8, device=device),), tmp_path / "model", dynamic=(sizes,))
+    package = pjrt.load_ahead(tmp_path / "model", model.state_dict())
+    for batch in (1, 8, 5):
+        images = torch.rand(batch, 3, 8, 8)
+        (found, states), (expected, expected_states) = package(images.to(device)), on_cpu(images)
+        torch.testing.assert_close(found.cpu(), expected.detach())
+        torch.testing.assert_close(states[1].cpu(), expected_states[1].detach())
 
 
 def test_sizes_that_no_program_can_have_are_an_error(pjrt: ModuleType, device: torch.device, tmp_path: Path) -> None:
