@@ -339,6 +339,12 @@ void call_meta(const c10::OperatorHandle& op, const Form& form, torch::jit::Stac
   const at::AutoDispatchBelowADInplaceOrView below;
   const c10::OperatorHandle& meta = form.meta ? *form.meta : op;
   const bool only_writes = std::all_of(returns.begin(), returns.end(), [](const auto& r) { return r.alias_info(); });
+  // Some of those of losses' derivatives divide by the number of elements, which may be 0: a mean is shown as a sum.
+  const std::optional<int> reduction = op.schema().argumentIndexWithName("reduction");
+  if (reduction && op.schema().name().ends_with("_backward")) {
+    c10::IValue& how = stack[static_cast<size_t>(*reduction)];
+    if (how.toInt() == 1) how = 2;
+  }
   if (returns.empty() && op.schema().name().starts_with("aten::_foreach_")) drop_repeated_items(stack);
   try {
     meta.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &stack);

@@ -70,6 +70,13 @@ inline Dims normalized_dims(Dims dims, int64_t rank) {
 
 inline int64_t normalized_dim(int64_t dim, int64_t rank) { return dim < 0 ? dim + rank : dim; }
 
+// The same of a dimension from which one element is taken; PyTorch's meta kernels let one without elements pass.
+inline int64_t dim_with_elements(int64_t dim, const Value& x) {
+  const int64_t d = normalized_dim(dim, x.rank());
+  if (x.dim(d) == 0) fail(ErrorKind::kIndex, str("Expected reduction dim ", d, " to have non-zero size."));
+  return d;
+}
+
 // Sizes that PyTorch's broadcasting gives.
 Dims broadcast_sizes(const std::vector<Dims>& shapes);
 

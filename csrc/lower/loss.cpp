@@ -143,6 +143,7 @@ Target read_target(Call& c, size_t target, size_t ignore_index) {
 
 // x[..., index, ...] along `dim`, every other dimension matched with one of the index.
 Value pick(Builder& b, const Value& x, const Value& index, int64_t dim) {
+  if (index.type.numel() == 0) return b.constant({x.dtype(), index.dims()}, 0);
   hlo::GatherDims d;
   for (int64_t i = 0; i < x.rank(); ++i)
     if (i != dim) d.operand_batching.push_back(i);

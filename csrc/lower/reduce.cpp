@@ -154,7 +154,7 @@ template <Extreme e>
 Values extreme_dim(Call& c) {
   const Value x = c.tensor(0);
   if (x.rank() == 0) return {x, c.b.constant(c.result(1), 0)};
-  const int64_t dim = normalized_dim(c.integer(1), x.rank());
+  const int64_t dim = dim_with_elements(c.integer(1), x);
   const Value best = extreme_over<e>(c.b, x, {dim});
   return {shaped(c, best), shaped(c, place_of(c.b, x, best, dim), 1)};
 }

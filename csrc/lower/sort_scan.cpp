@@ -139,7 +139,7 @@ Values median_along(Builder& b, const Value& x, int64_t dim, bool skip_nan) {
 
 Values median_dim_with(Call& c, bool skip_nan) {
   const Value x = at_least_1d(c.b, c.tensor(0));
-  const Values m = median_along(c.b, x, normalized_dim(c.integer(1), x.rank()), skip_nan);
+  const Values m = median_along(c.b, x, dim_with_elements(c.integer(1), x), skip_nan);
   return {c.b.reshape(m[0], c.result_dims()), c.b.reshape(m[1], c.result_dims())};
 }
 
@@ -160,7 +160,7 @@ Values nanmedian_dim(Call& c) { return median_dim_with(c, true); }
 Values mode(Call& c) {
   Builder& b = c.b;
   const Value x = at_least_1d(b, c.tensor(0));
-  const int64_t dim = normalized_dim(c.integer_or(1, -1), x.rank()), n = x.dim(dim);
+  const int64_t dim = dim_with_elements(c.integer_or(1, -1), x), n = x.dim(dim);
   const Values all = sorted(b, x, dim, false);
   if (n <= 1) return {b.reshape(all[0], c.result_dims()), b.reshape(all[1], c.result_dims())};
   const Value at = numbers_along(b, x.dims(), dim), low = b.constant({at.dtype(), {}}, -1);
