@@ -457,7 +457,7 @@ class Rules(ViewRules):
         return self.result(node, aten.embedding.default(table.tensor, which.tensor), (*which.dims, *table.dims[1:]))
 
     def bag_starts(self, which: Value, offsets: Value) -> Tensor:
-        """Where bags begin; one more takes the padding of the positions, which come to its begin with what follows."""
+        """Where bags begin; one more begins behind the last real position, and takes the padding."""
         length, like = which.dims[0], offsets.tensor
         count = aten.full.default([], _bound(length), dtype=like.dtype, device="meta")
         if _is_dynamic(length):
