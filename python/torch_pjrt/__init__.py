@@ -15,7 +15,6 @@ import atexit
 import contextlib
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -85,7 +84,6 @@ def _autoload() -> None:
     answers = torch.library.Library("tpj", "IMPL")
     answers.impl("changing", _of_changing_sizes, "CompositeExplicitAutograd")
     atexit.register(answers._destroy)
-    atexit.register(_let_autograd_finish)
     _dynamo.watch()
 
 
@@ -126,19 +124,6 @@ def _of_changing_sizes(name: str, args: tuple[Any, ...], step: int) -> Any:
     from torch_pjrt import _places
 
     return _places.call(name, args, step)
-
-
-def _let_autograd_finish() -> None:
-    """Gives the interpreter's lock to autograd's worker threads for a moment at exit.
-
-    After the last backward of a program a worker may still drop references to Python objects. If it asks
-    for the lock when the interpreter is already gone, Python ends the thread and C++ aborts the process
-    ("terminate called without an active exception").
-    """
-    from torch_pjrt import _C
-
-    if _C.is_initialized():
-        time.sleep(0.01)
 
 
 def device_name() -> str:

@@ -301,7 +301,7 @@ def expression(size: Any) -> sympy.Expr:
     """A size as an expression."""
     if isinstance(size, torch.SymInt):
         return size.node.expr
-    return sympy.sympify(size)
+    return sympy.sympify(size, strict=True)  # no text, which sympy would evaluate
 
 
 def symbolic(value: Any) -> Any:

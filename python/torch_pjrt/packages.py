@@ -110,7 +110,7 @@ class Package:
 
     def __init__(self, calls: list[_Call]) -> None:
         self._calls = calls
-        self._by_key: dict[tuple[Any, ...], _Call] = {call.key: call for call in calls if call.changing is None}
+        self._known: dict[tuple[Any, ...], tuple[_Call, _sizes.Call]] = {}  # by what the arguments look like
 
     def __call__(self, *args: Any) -> Any:
         """What the model returns.
@@ -120,11 +120,17 @@ class Package:
             IndexError: an argument has positions (tokens, say) that are out of range.
         """
         flat, spec = _pytree.tree_flatten(args)
-        call = self._by_key.get(_key(flat, spec)) or next((c for c in self._calls if c.takes(flat, spec)), None)
-        if call is None:
-            there = "\n  ".join(known.signature for known in self._calls)
-            raise TypeError(f"no program for ({', '.join(map(_show, flat))}); there are those for\n  {there}")
-        return call(flat)
+        key = _key(flat, spec)
+        known = self._known.get(key)
+        if known is None:
+            found = ((call, call.sizes(flat, key)) for call in self._calls)
+            known = next(((call, sizes) for call, sizes in found if sizes is not None), None)
+            if known is None:
+                there = "\n  ".join(call.signature for call in self._calls)
+                raise TypeError(f"no program for ({', '.join(map(_show, flat))}); there are those for\n  {there}")
+            self._known[key] = known
+        call, sizes = known
+        return call(flat, sizes)
 
 
 def _show(value: Any) -> str:
@@ -298,7 +304,9 @@ def _call_of(model: nn.Module, inputs: tuple[Any, ...], programs: dict[bytes, by
     }
     check = {name: x.clone() for name, x in exported.state_dict.items()}  # the example call writes nothing of the model
     call = _Call(made, check)
-    call([x.clone() if isinstance(x, Tensor) else x for x in flat])
+    of_example = call.sizes(flat, call.key)
+    assert of_example is not None
+    call([x.clone() if isinstance(x, Tensor) else x for x in flat], of_example)
     programs.update(_C.traced_programs(call.program.number))
     return made
 
@@ -335,19 +343,12 @@ class _Changing:
         for name in _sizes.Known.FIELDS:
             setattr(self.known, name, _restored(made["known"][name]))
         self.shapes = {
-            i: (dtype, [sympy.sympify(_restored(n)) for n in shape]) for i, (dtype, shape) in made["shapes"].items()
+            i: (dtype, [bounded.expression(_restored(n)) for n in shape])
+            for i, (dtype, shape) in made["shapes"].items()
         }
-        self.calls: dict[Any, _sizes.Call | None] = {}
 
     def call(self, flat: Sequence[Any]) -> _sizes.Call | None:
         """None for inputs that the program is not for."""
-        given = [flat[i] for i in self.shapes]
-        key = tuple((x.dtype, x.shape, x.device) if isinstance(x, Tensor) else (type(x), x) for x in given)
-        if key not in self.calls:
-            self.calls[key] = self._new(flat)
-        return self.calls[key]
-
-    def _new(self, flat: Sequence[Any]) -> _sizes.Call | None:
         found = {}
         for i, (dtype, shape) in self.shapes.items():
             x = flat[i]
@@ -407,25 +408,22 @@ class _Call:
         )
         weakref.finalize(self, compiler._drop, self.program.number)
 
-    def takes(self, flat: Sequence[Any], spec: Any) -> bool:
-        """Whether the program is for these inputs, of which sizes change."""
+    def sizes(self, flat: Sequence[Any], key: tuple[Any, ...]) -> _sizes.Call | None:
+        """How the program is called with inputs that look so; None for inputs that it is not for."""
         if self.changing is None:
-            return False
-        key = _key(flat, spec)
+            return _sizes.Call() if key == self.key else None
         rest = zip(key[1], self.key[1], strict=False)
         same = key[0] == self.key[0] and all(a == b or i in self.changing.shapes for i, (a, b) in enumerate(rest))
-        return same and self.changing.call(flat) is not None
+        return self.changing.call(flat) if same else None
 
-    def __call__(self, flat: Sequence[Any]) -> Any:
+    def __call__(self, flat: Sequence[Any], sizes: _sizes.Call) -> Any:
         where = {"input": lambda i: flat[i], "state": self.state.__getitem__, "constant": lambda t: t}
-        call = _sizes.Call() if self.changing is None else self.changing.call(flat)
-        assert call is not None
         given = [where[k](v) for k, v in self.sources]
         for p in self.positions:
             if _positions.suspicious([p], given):
                 raise IndexError(f"index out of range: {_show(given[p.argument])} has to be in [{p.low}, {p.high})")
         with torch.no_grad():
-            values = compiler._run(self.program, call, given)
+            values = compiler._run(self.program, sizes, given)
             shown = []
             for (kind, which), value in zip(self.results, values, strict=True):
                 if kind == "result":

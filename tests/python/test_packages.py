@@ -185,6 +185,21 @@ def test_sizes_that_no_program_can_have_are_an_error(pjrt: ModuleType, device: t
     assert not path.exists()
 
 
+def test_a_text_in_a_file_is_no_size(pjrt: ModuleType, device: torch.device, tmp_path: Path) -> None:
+    """sympy would evaluate it."""
+    sizes = {0: torch.export.Dim("n", max=9)}
+    pjrt.compile_ahead(nn.ReLU(), (torch.rand(6, 4, device=device),), tmp_path / "model", dynamic=(sizes,))
+    content = torch.load(tmp_path / "model", weights_only=True)
+    text = f"open({str(tmp_path / 'written')!r}, 'w')"
+    for size in (text, ("size", "Add", text, 1), ("size", "sympify", text)):
+        dtype, _ = content["calls"][0]["changing"]["shapes"][0]
+        content["calls"][0]["changing"]["shapes"][0] = (dtype, (size, 4))
+        torch.save(content, tmp_path / "other")
+        with pytest.raises(ValueError, match=r"size|Sympify"):
+            pjrt.load_ahead(tmp_path / "other", {})
+    assert not (tmp_path / "written").exists()
+
+
 class Maximum(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return x.cummax(0)[0]
