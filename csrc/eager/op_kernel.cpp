@@ -499,9 +499,25 @@ const exec::Program* OpKernel::program(const c10::OperatorHandle& op, exec::Inpu
   return programs().insert(inputs.key.words(), hash, std::move(made));
 }
 
+namespace {
+
+// x[:, mask] = values with a row for each true element: other numbers of rows are an error, so the mask is counted.
+bool wrong_number_of_rows(const at::Tensor& self, const c10::List<std::optional<at::Tensor>>& indices,
+                          const at::Tensor& values) {
+  if (runtime::CellWatcher::watches_any()) return false;  // nothing can be read while a step is recorded
+  int64_t dim = 0;
+  while (!indices.get(static_cast<size_t>(dim)) || !indices.get(static_cast<size_t>(dim))->defined()) ++dim;
+  const at::Tensor mask = *indices.get(static_cast<size_t>(dim));
+  const int64_t at = values.dim() - (self.dim() - mask.dim() - dim) - 1;
+  if (at < 0 || at >= values.dim() || values.size(at) == 1) return false;
+  return mask.to(at::kBool).sum().item<int64_t>() != values.size(at);
+}
+
+}  // namespace
+
 // Boolean masks among the indices become positions, as on every device: their number is data, so it is read. A single
 // mask to write through stays: the row takes it as it is.
-void OpKernel::expand_masks(torch::jit::Stack& stack) const {
+void OpKernel::expand_masks(const c10::OperatorHandle& op, torch::jit::Stack& stack) const {
   const size_t first = stack.size() - n_args_;
   for (int arg : host_args_) {
     c10::IValue& v = stack[first + static_cast<size_t>(arg)];
@@ -512,7 +528,12 @@ void OpKernel::expand_masks(torch::jit::Stack& stack) const {
       given += 1;
       masks += t->scalar_type() == at::kBool || t->scalar_type() == at::kByte;
     }
-    if (masks == 0 || (given == 1 && n_args_ > 2)) continue;  // index_put has values after the indices
+    if (masks == 0) continue;
+    if (given == 1 && n_args_ > 2) {  // index_put has values after the indices
+      if (wrong_number_of_rows(stack[first].toTensor(), indices, stack[first + 2].toTensor()))
+        raise_as_cpu_with_values(op, stack, n_args_);
+      continue;
+    }
     c10::List<std::optional<at::Tensor>> expanded;
     for (const at::Tensor& t : at::native::expandTensors(stack[first].toTensor(), indices, /*ensure_same_device=*/true))
       expanded.push_back(t.defined() ? std::optional<at::Tensor>(t) : std::nullopt);
@@ -530,7 +551,7 @@ void OpKernel::call(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
 void OpKernel::run(const c10::OperatorHandle& op, exec::Inputs& inputs, torch::jit::Stack& stack,
                    exec::Results* results) {
   if (!host_args_.empty()) [[unlikely]]
-    expand_masks(stack);
+    expand_masks(op, stack);
   if (form_.row->options.positions != lower::Positions::kNone &&
       suspicious_positions(form_.row->options.positions, stack.data() + (stack.size() - n_args_))) [[unlikely]]
     raise_as_cpu_with_values(op, stack, n_args_);

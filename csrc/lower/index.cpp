@@ -24,6 +24,7 @@ Values gather(Call& c) {
   const Value x = c.tensor(0);
   const int64_t dim = normalized_dim(c.integer(1), std::max<int64_t>(x.rank(), 1));
   const Value index = c.tensor(2);
+  if (index.type.numel() == 0) return {c.b.constant({x.dtype(), index.dims()}, 0)};  // of any rank
   if (x.rank() == index.rank()) return {read_along(c.b, x, dim, positions(c.b, index, x.rank() ? x.dim(dim) : 1))};
   // One of them is 0-d, the other has one dimension.
   const Value row = at_least_1d(c.b, x);
@@ -47,6 +48,12 @@ Scatter scatter_call(Call& c, DType type, bool number) {
   s.self = at_least_1d(c.b, c.tensor(0, type));
   s.dim = normalized_dim(c.integer(1), s.self.rank());
   const Value index = at_least_1d(c.b, c.tensor(2));
+  if (index.type.numel() == 0) {  // PyTorch allows one of any rank, and writes nothing
+    const Dims none(static_cast<size_t>(s.self.rank()), 0);
+    s.at = c.b.constant({index.dtype(), none}, 0);
+    s.update = c.b.constant({type, none}, 0);
+    return s;
+  }
   s.update = number ? c.number(3, type, index.dims()) : first_corner(c.b, c.tensor(3, type), index.dims());
   s.at = positions(c.b, index, s.self.dim(s.dim));
   return s;
