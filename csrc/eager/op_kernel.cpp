@@ -501,15 +501,11 @@ const exec::Program* OpKernel::program(const c10::OperatorHandle& op, exec::Inpu
 
 namespace {
 
-// x[:, mask] = values with a row for each true element: other numbers of rows are an error, so the mask is counted.
-bool wrong_number_of_rows(const at::Tensor& self, const c10::List<std::optional<at::Tensor>>& indices,
-                          const at::Tensor& values) {
-  if (runtime::CellWatcher::watches_any()) return false;  // nothing can be read while a step is recorded
-  int64_t dim = 0;
-  while (!indices.get(static_cast<size_t>(dim)) || !indices.get(static_cast<size_t>(dim))->defined()) ++dim;
-  const at::Tensor mask = *indices.get(static_cast<size_t>(dim));
+// self[:, mask] = values, the mask from dimension `dim`, with a row for each true element: another number of rows is an
+// error, so the mask is counted. Not while a step is recorded, when nothing can be read.
+bool wrong_number_of_rows(const at::Tensor& self, int64_t dim, const at::Tensor& mask, const at::Tensor& values) {
   const int64_t at = values.dim() - (self.dim() - mask.dim() - dim) - 1;
-  if (at < 0 || at >= values.dim() || values.size(at) == 1) return false;
+  if (at < 0 || at >= values.dim() || values.size(at) == 1 || runtime::CellWatcher::watches_any()) return false;
   return mask.to(at::kBool).sum().item<int64_t>() != values.size(at);
 }
 
@@ -522,15 +518,18 @@ void OpKernel::expand_masks(const c10::OperatorHandle& op, torch::jit::Stack& st
   for (int arg : host_args_) {
     c10::IValue& v = stack[first + static_cast<size_t>(arg)];
     const c10::List<std::optional<at::Tensor>> indices = v.toOptionalTensorList();
-    size_t masks = 0, given = 0;
-    for (const std::optional<at::Tensor> t : indices) {
+    size_t masks = 0, given = 0, dim = 0;  // dim: of the last one given
+    for (size_t k = 0; k < indices.size(); ++k) {
+      const std::optional<at::Tensor> t = indices[k];
       if (!t || !t->defined()) continue;
       given += 1;
+      dim = k;
       masks += t->scalar_type() == at::kBool || t->scalar_type() == at::kByte;
     }
     if (masks == 0) continue;
     if (given == 1 && n_args_ > 2) {  // index_put has values after the indices
-      if (wrong_number_of_rows(stack[first].toTensor(), indices, stack[first + 2].toTensor()))
+      const std::optional<at::Tensor> mask = indices[dim];
+      if (wrong_number_of_rows(stack[first].toTensor(), static_cast<int64_t>(dim), *mask, stack[first + 2].toTensor()))
         raise_as_cpu_with_values(op, stack, n_args_);
       continue;
     }

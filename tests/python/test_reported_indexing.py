@@ -266,28 +266,27 @@ def test_a_position_out_of_range_is_the_cpus_error(name: str, device: torch.devi
 
 @pytest.mark.parametrize("values", [[1.0, 2, 3], [], [1.0]])
 @pytest.mark.parametrize("mask", [[1, 0, 1, 0], [0, 0, 0, 0], [1, 1, 1, 0]])
-def test_as_many_values_as_the_mask_has_places(mask, values):
+def test_as_many_values_as_the_mask_has_places(mask: list[int], values: list[float], device: torch.device) -> None:
     """A row for each place, or one for all; PyTorch's own error for other numbers of rows."""
 
-    def put(device):
-        x = torch.zeros(4, device=device)
+    def put(where: torch.device) -> object:
+        x = torch.zeros(4, device=where)
         try:
-            x[torch.tensor(mask, dtype=torch.bool, device=device)] = torch.tensor(values, device=device)
+            x[torch.tensor(mask, dtype=torch.bool, device=where)] = torch.tensor(values, device=where)
         except RuntimeError as e:
             return str(e)
         return x.tolist()
 
-    assert put("pjrt") == put("cpu")
+    assert put(device) == put(torch.device("cpu"))
 
 
-def test_an_empty_index_of_another_rank():
+def test_an_empty_index_of_another_rank(device: torch.device) -> None:
     """`gather` reads nothing with it and `scatter` writes nothing."""
-    for device in ("cpu", "pjrt"):
-        x = torch.arange(4.0, device=device).reshape(2, 2)
-        none = torch.tensor((), dtype=torch.long, device=device)
-        assert x.gather(0, none).shape == (0,)
-        for made in (x.scatter(0, none, x), x.scatter_add(1, none, x), x.scatter(0, none, 7.0)):
-            assert made.tolist() == x.tolist()
-        for how in ("sum", "prod", "mean", "amax", "amin"):
-            for include_self in (True, False):
-                assert x.scatter_reduce(0, none, x, how, include_self=include_self).tolist() == x.tolist()
+    x = torch.arange(4.0, device=device).reshape(2, 2)
+    none = torch.tensor((), dtype=torch.long, device=device)
+    assert x.gather(0, none).shape == (0,)
+    for made in (x.scatter(0, none, x), x.scatter_add(1, none, x), x.scatter(0, none, 7.0)):
+        assert made.tolist() == x.tolist()
+    for how in ("sum", "prod", "mean", "amax", "amin"):
+        for include_self in (True, False):
+            assert x.scatter_reduce(0, none, x, how, include_self=include_self).tolist() == x.tolist()
