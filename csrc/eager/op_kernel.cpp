@@ -499,40 +499,20 @@ const exec::Program* OpKernel::program(const c10::OperatorHandle& op, exec::Inpu
   return programs().insert(inputs.key.words(), hash, std::move(made));
 }
 
-namespace {
-
-// self[:, mask] = values, the mask from dimension `dim`, with a row for each true element: another number of rows is an
-// error, so the mask is counted. Not while a step is recorded, when nothing can be read.
-bool wrong_number_of_rows(const at::Tensor& self, int64_t dim, const at::Tensor& mask, const at::Tensor& values) {
-  const int64_t at = values.dim() - (self.dim() - mask.dim() - dim) - 1;
-  if (at < 0 || at >= values.dim() || values.size(at) == 1 || runtime::CellWatcher::watches_any()) return false;
-  return mask.to(at::kBool).sum().item<int64_t>() != values.size(at);
-}
-
-}  // namespace
-
 // Boolean masks among the indices become positions, as on every device: their number is data, so it is read. A single
 // mask to write through stays: the row takes it as it is.
-void OpKernel::expand_masks(const c10::OperatorHandle& op, torch::jit::Stack& stack) const {
+void OpKernel::expand_masks(torch::jit::Stack& stack) const {
   const size_t first = stack.size() - n_args_;
   for (int arg : host_args_) {
     c10::IValue& v = stack[first + static_cast<size_t>(arg)];
     const c10::List<std::optional<at::Tensor>> indices = v.toOptionalTensorList();
-    size_t masks = 0, given = 0, dim = 0;  // dim: of the last one given
-    for (size_t k = 0; k < indices.size(); ++k) {
-      const std::optional<at::Tensor> t = indices[k];
+    size_t masks = 0, given = 0;
+    for (const std::optional<at::Tensor> t : indices) {
       if (!t || !t->defined()) continue;
       given += 1;
-      dim = k;
       masks += t->scalar_type() == at::kBool || t->scalar_type() == at::kByte;
     }
-    if (masks == 0) continue;
-    if (given == 1 && n_args_ > 2) {  // index_put has values after the indices
-      const std::optional<at::Tensor> mask = indices[dim];
-      if (wrong_number_of_rows(stack[first].toTensor(), static_cast<int64_t>(dim), *mask, stack[first + 2].toTensor()))
-        raise_as_cpu_with_values(op, stack, n_args_);
-      continue;
-    }
+    if (masks == 0 || (given == 1 && n_args_ > 2)) continue;  // index_put has values after the indices
     c10::List<std::optional<at::Tensor>> expanded;
     for (const at::Tensor& t : at::native::expandTensors(stack[first].toTensor(), indices, /*ensure_same_device=*/true))
       expanded.push_back(t.defined() ? std::optional<at::Tensor>(t) : std::nullopt);
@@ -550,9 +530,9 @@ void OpKernel::call(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
 void OpKernel::run(const c10::OperatorHandle& op, exec::Inputs& inputs, torch::jit::Stack& stack,
                    exec::Results* results) {
   if (!host_args_.empty()) [[unlikely]]
-    expand_masks(op, stack);
-  if (form_.row->options.positions != lower::Positions::kNone &&
-      suspicious_positions(form_.row->options.positions, stack.data() + (stack.size() - n_args_))) [[unlikely]]
+    expand_masks(stack);
+  if (form_.row->options.bounds != lower::Bounds::kNone &&
+      out_of_bounds(form_.row->options.bounds, {stack.data() + (stack.size() - n_args_), n_args_})) [[unlikely]]
     raise_as_cpu_with_values(op, stack, n_args_);
   if (form_.row->options.refuses != nullptr && refused(*form_.row, {stack.data() + (stack.size() - n_args_), n_args_}))
       [[unlikely]]

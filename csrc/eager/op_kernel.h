@@ -29,7 +29,7 @@ class OpKernel final : public c10::OperatorKernel {
                                exec::Results* results);
   std::unique_ptr<exec::Program> compile(const c10::OperatorHandle& op, const exec::Inputs& inputs,
                                          const torch::jit::Stack& stack, const std::string& why);
-  void expand_masks(const c10::OperatorHandle& op, torch::jit::Stack& stack) const;
+  void expand_masks(torch::jit::Stack& stack) const;
 
   exec::Form form_;
   std::vector<int> host_args_;  // arguments whose CPU tensors are uploaded (indices)

@@ -127,15 +127,44 @@ at::Tensor unfold(const at::Tensor& self, int64_t dim, int64_t size, int64_t ste
   return at::native::unfold(self, dim, size, step);
 }
 
-// The size depends on the numbers, which are no part of a key: the output gets it first.
+// A sequence of n numbers, the last argument being the output. An output with n elements keeps its sizes.
+struct Sequence {
+  c10::OperatorHandle op;
+  std::unique_ptr<OpKernel> kernel;
+
+  Sequence(const char* name, const char* overload)
+      : op(c10::Dispatcher::singleton().findSchemaOrThrow(name, overload)),
+        kernel(make_kernel(*lower::find_row(std::string(name).substr(6) + "." + overload), op)) {}
+
+  void fill(torch::jit::Stack arguments, int64_t n) {
+    at::Tensor out = arguments.back().toTensor();
+    if (n >= 0 && out.numel() != n) out.resize_({n});
+    const bool shaped = n >= 0 && out.dim() != 1;
+    if (shaped) arguments.back() = at::empty({n}, out.options());
+    torch::jit::Stack stack = arguments;
+    kernel->call(op, stack);
+    if (shaped) out.copy_(arguments.back().toTensor().view(out.sizes()));
+  }
+};
+
+// The size depends on the numbers, which are no part of a key.
 at::Tensor& arange(const at::Scalar& start, const at::Scalar& end, const at::Scalar& step, at::Tensor& out) {
   at::Tensor meta = at::empty({0}, out.options().device(at::kMeta));
   at::arange_out(meta, start, end, step);
-  if (out.numel() != meta.numel()) out.resize_(meta.sizes());
-  static const c10::OperatorHandle op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::arange", "start_out");
-  static OpKernel& kernel = *make_kernel(*lower::find_row("arange.start_out"), op).release();
-  torch::jit::Stack stack{start, end, step, out};
-  kernel.call(op, stack);
+  static Sequence& sequence = *new Sequence("aten::arange", "start_out");
+  sequence.fill({start, end, step, out}, meta.numel());
+  return out;
+}
+
+at::Tensor& linspace(const at::Scalar& start, const at::Scalar& end, int64_t steps, at::Tensor& out) {
+  static Sequence& sequence = *new Sequence("aten::linspace", "out");
+  sequence.fill({start, end, steps, out}, steps);
+  return out;
+}
+
+at::Tensor& logspace(const at::Scalar& start, const at::Scalar& end, int64_t steps, double base, at::Tensor& out) {
+  static Sequence& sequence = *new Sequence("aten::logspace", "out");
+  sequence.fill({start, end, steps, base, out}, steps);
   return out;
 }
 
@@ -188,6 +217,8 @@ void register_storage_ops(torch::Library& lib) {
   lib.impl("kaiser_window", &kaiser_window_default);
   lib.impl("kaiser_window.beta", &kaiser_window);
   lib.impl("kaiser_window.periodic", &kaiser_window_periodic);
+  lib.impl("linspace.out", &linspace);
+  lib.impl("logspace.out", &logspace);
   lib.impl("record_stream", &record_stream);
   lib.impl("resize_", &resize_);
   lib.impl("set_", &set_empty);

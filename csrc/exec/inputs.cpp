@@ -16,7 +16,6 @@ namespace tpj::exec {
 namespace {
 
 constexpr size_t kFewCells = 8;
-constexpr int64_t kAnyBlock = -1;  // stands in a key for the offset of a block: no offset is negative
 
 struct NumberKey {
   Number bits{};
@@ -134,15 +133,19 @@ int Inputs::add_cell(runtime::Cell* cell) {
   return index;
 }
 
-bool Inputs::is_block_of(const c10::TensorImpl& t, const BufferType* type) {
-  if (type == nullptr) return false;
+Offset Inputs::offset_of(const c10::TensorImpl& t, const BufferType* type) {
+  const int64_t offset = t.storage_offset();
+  if (type == nullptr) return {offset};
   const auto bytes = static_cast<int64_t>(type->nbytes), item = static_cast<int64_t>(t.dtype().itemsize());
-  if (t.numel() * item >= bytes) [[likely]]
-    return false;
-  return bytes % item == 0 && is_block(t.sizes(), t.strides(), t.storage_offset(), t.numel(), bytes / item);
+  if (t.numel() * item >= bytes || bytes % item != 0) [[likely]]
+    return {offset};
+  const bool same = size_of(type->dtype) == static_cast<size_t>(item) &&
+                    is_complex(type->dtype) == c10::isComplexType(t.dtype().toScalarType());
+  return split_offset(t.sizes(), t.strides(), offset, same ? c10::IntArrayRef(type->dims) : c10::IntArrayRef(),
+                      bytes / item);
 }
 
-int Inputs::add_tensor(const c10::TensorImpl& t, bool may_be_block) {
+int Inputs::add_tensor(const c10::TensorImpl& t, bool may_move) {
   const int index = add_cell(runtime::Cell::of(t));
   const BufferType* type = types[static_cast<size_t>(index)];
   const auto sizes = t.sizes();
@@ -154,7 +157,9 @@ int Inputs::add_tensor(const c10::TensorImpl& t, bool may_be_block) {
            static_cast<uint64_t>(index) << 40);
   key.word(type);
   key.word(static_cast<uint64_t>(cells[static_cast<size_t>(index)]->nbytes()));
-  key.word(may_be_block && is_block_of(t, type) ? kAnyBlock : t.storage_offset());
+  const Offset offset = may_move ? offset_of(t, type) : Offset{t.storage_offset()};
+  // No offset is negative: blocks have -1, and other moving views -2 and less.
+  key.word(offset.unit == 0 ? offset.fixed : offset.block ? -1 : -2 - offset.fixed);
   for (int64_t s : sizes) key.word(s);
   for (int64_t s : strides) key.word(s);
   return index;

@@ -35,10 +35,10 @@ struct Inputs {
   }
 
   // Appends everything the program depends on of this device tensor; returns its cell's index.
-  // `may_be_block`: its block number may be an input (not for out=, which may be resized).
-  int add_tensor(const c10::TensorImpl& t, bool may_be_block);
-  // Is this tensor a block of its cell's buffer whose number is an input? The same answer as when it was added.
-  static bool is_block_of(const c10::TensorImpl& t, const BufferType* type);
+  // `may_move`: part of its offset may be an input (not for out=, which may be resized).
+  int add_tensor(const c10::TensorImpl& t, bool may_move);
+  // The offset of a tensor in its cell's buffer. The same answer as when it was added.
+  static Offset offset_of(const c10::TensorImpl& t, const BufferType* type);
 
  private:
   int add_cell(runtime::Cell* cell);

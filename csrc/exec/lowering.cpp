@@ -91,7 +91,7 @@ int Lowering::add_cell(const BufferType* type, size_t nbytes, c10::ScalarType fa
   return static_cast<int>(cells_.size()) - 1;
 }
 
-at::Tensor Lowering::tensor(int cell, const c10::TensorImpl& like, ArgPath path, bool may_be_block) {
+at::Tensor Lowering::tensor(int cell, const c10::TensorImpl& like, ArgPath path, bool may_move) {
   const auto at_cell =
       std::find_if(by_storage_.begin(), by_storage_.end(), [&](const auto& e) { return e.second == cell; });
   TPJ_ASSERT(at_cell != by_storage_.end());
@@ -106,8 +106,9 @@ at::Tensor Lowering::tensor(int cell, const c10::TensorImpl& like, ArgPath path,
     lazy_[t.unsafeGetTensorImpl()] = {like.is_conj(), like.is_neg()};
     keep_alive_.push_back(t);
   }
-  if (may_be_block && Inputs::is_block_of(like, cells_[static_cast<size_t>(cell)].type)) {
-    blocks_[t.unsafeGetTensorImpl()] = path;
+  const Offset offset = may_move ? Inputs::offset_of(like, cells_[static_cast<size_t>(cell)].type) : Offset{};
+  if (offset.unit != 0) {
+    moving_[t.unsafeGetTensorImpl()] = {path, offset};
     keep_alive_.push_back(t);
   }
   return t;
@@ -164,16 +165,16 @@ Value Lowering::read(const at::Tensor& meta) {
     return b_.reshape(number_parameter(it->second.first, view.dtype), view.sizes);
   if (meta.is_cpu()) return b_.reshape(constant_number(b_, meta.item(), view.dtype), view.sizes);  // of a traced graph
   SymbolicCell& cell = cell_of(meta);
-  if (const Value number = block_number(meta)) return resolved(meta, read_block(b_, base_value(cell), view, number));
-  return resolved(meta, read_view(b_, base_value(cell), view));
+  const auto [offset, number] = offset_of(meta);
+  return resolved(meta, read_view(b_, base_value(cell), view, offset, number));
 }
 
-Value Lowering::block_number(const at::Tensor& meta) {
-  const auto it = blocks_.find(meta.unsafeGetTensorImpl());
-  if (it == blocks_.end()) return {};
-  Value& p = block_params_[it->second];
-  if (!p) p = b_.parameter({DType::I64, {}});
-  return p;
+std::pair<Offset, Value> Lowering::offset_of(const at::Tensor& meta) {
+  const auto it = moving_.find(meta.unsafeGetTensorImpl());
+  if (it == moving_.end()) return {};
+  auto& param = offset_params_[it->second.first];
+  if (!param.second) param = {it->second.second, b_.parameter({DType::I64, {}})};
+  return param;
 }
 
 // A view with stride 0 shows an element several times. Of the repetitions that the operator changed the last counts, as
@@ -217,8 +218,8 @@ void Lowering::write(const at::Tensor& meta, const Value& value) {
       dense = b_.reshape(dense, cell.type->dims);
     cell.current = dense;
   } else {
-    const Value number = block_number(meta), base = base_value(cell);
-    cell.current = number ? write_block(b_, base, view, number, cast) : write_view(b_, base, view, cast);
+    const auto [offset, number] = offset_of(meta);
+    cell.current = write_view(b_, base_value(cell), view, cast, offset, number);
   }
   cell.written = true;
 }
@@ -581,12 +582,13 @@ std::unique_ptr<Program> Lowering::finish(const torch::jit::Stack& returns, cons
     p.type = cells_[i].type;
     add(cells_[i].parameter, p);
   }
-  for (const auto& [path, v] : block_params_) {
+  for (const auto& [path, moving] : offset_params_) {
     Param p;
-    p.kind = Param::Kind::kBlock;
-    p.dtype = v.dtype();
+    p.kind = Param::Kind::kOffset;
+    p.dtype = moving.second.dtype();
     p.path = path;
-    add(v, p);
+    p.offset = moving.first;
+    add(moving.second, p);
   }
   for (const auto& [id, v] : number_params_) {
     Param p;

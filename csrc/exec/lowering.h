@@ -42,7 +42,7 @@ class Lowering {
   // ---- inputs, in the order of the call's distinct cells. `type` is null for a cell that was never written.
   int add_cell(const BufferType* type, size_t nbytes, c10::ScalarType fallback_dtype);
   // A meta tensor that stands for a view of a cell; `path` is where it stands in the call.
-  at::Tensor tensor(int cell, const c10::TensorImpl& like, ArgPath path, bool may_be_block);
+  at::Tensor tensor(int cell, const c10::TensorImpl& like, ArgPath path, bool may_move);
   // Notes that this CPU 0-d tensor is an argument whose value is an input; returns what stands for it.
   at::Tensor number(const at::Tensor& cpu, ArgPath path);
 
@@ -85,8 +85,8 @@ class Lowering {
 
   SymbolicCell& cell_of(const at::Tensor& meta);
   Value base_value(SymbolicCell& cell);
-  // The number of the block that this tensor is; an empty value for other views.
-  Value block_number(const at::Tensor& meta);
+  // The offset of this tensor and the number that belongs to it; an empty value when all of it is fixed.
+  std::pair<Offset, Value> offset_of(const at::Tensor& meta);
   Value read(const at::Tensor& meta);
   Value merge_repetitions(const at::Tensor& meta, Value value, View& view);
   void write(const at::Tensor& meta, const Value& value);
@@ -111,9 +111,10 @@ class Lowering {
   };
   // What is read through such a meta tensor, or written, with its lazy conjugation and negation done.
   Value resolved(const at::Tensor& meta, const Value& value);
-  std::unordered_map<const c10::TensorImpl*, LazyBits> lazy_;   // meta tensors of arguments with one of the bits
-  std::unordered_map<const c10::TensorImpl*, ArgPath> blocks_;  // meta tensors that are blocks with a number as input
-  std::map<ArgPath, Value> block_params_;
+  std::unordered_map<const c10::TensorImpl*, LazyBits> lazy_;  // meta tensors of arguments with one of the bits
+  // Meta tensors that have a part of their offset as input.
+  std::unordered_map<const c10::TensorImpl*, std::pair<ArgPath, Offset>> moving_;
+  std::map<ArgPath, std::pair<Offset, Value>> offset_params_;
   std::map<std::pair<ArgPath, DType>, Value> number_params_;
   Value rng_;
   uint64_t counters_ = 0;

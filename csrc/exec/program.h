@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "compile/compiler.h"
+#include "exec/views.h"
 #include "hlo/type.h"
 #include "pjrt/executable.h"
 #include "runtime/buffer.h"
@@ -30,11 +31,12 @@ struct ArgPath {
 
 // What the executable takes, in order.
 struct Param {
-  enum class Kind : uint8_t { kBlock, kCell, kNumber, kRng };
+  enum class Kind : uint8_t { kCell, kNumber, kOffset, kRng };
   Kind kind = Kind::kCell;
   DType dtype = DType::F32;          // of all but kCell: 0-d, and kRng two elements
   int cell = -1;                     // kCell: index among the call's distinct cells
-  ArgPath path;                      // kNumber; kBlock: the tensor whose block number this is
+  ArgPath path;                      // kNumber; kOffset: the tensor
+  Offset offset;                     // kOffset: of that tensor, whose number this is
   const BufferType* type = nullptr;  // kCell: what the program expects (what an unwritten cell is filled as)
   bool cell_is_written = false;      // kCell
   int written_by = -1;               // kCell: output that replaces the cell's buffer and may take its memory; -1: none

@@ -121,14 +121,14 @@ void load_inputs(const Program& program, const Inputs& inputs, const c10::IValue
           }
         }
         break;
-      case Param::Kind::kBlock: {
-        const at::Tensor& t = at_path(args, p.path, item).toTensor();
-        numbers[i] = number_of(t.storage_offset() / t.numel(), p.dtype);
-        break;
-      }
       case Param::Kind::kNumber:
         numbers[i] = number_of(at_path(args, p.path, item), p.dtype);
         break;
+      case Param::Kind::kOffset: {
+        const int64_t offset = at_path(args, p.path, item).toTensor().storage_offset();
+        numbers[i] = number_of((offset - p.offset.fixed) / p.offset.unit, p.dtype);
+        break;
+      }
       case Param::Kind::kRng:
         numbers[i] = rng_state(p, args, n_args, device);
         break;

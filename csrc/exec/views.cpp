@@ -4,6 +4,8 @@
 #include <limits>
 #include <numeric>
 
+#include <c10/util/SmallVector.h>
+
 namespace tpj::exec {
 namespace {
 
@@ -45,10 +47,11 @@ Dims extents(const std::vector<Axis>& frame) {
   return d;
 }
 
-// Flat positions of the view's elements, in the view's sizes.
-Value positions(Builder& b, const View& v) {
+// Flat positions of the view's elements, in the view's sizes. `more`: what is not in its offset, or empty.
+Value positions(Builder& b, const View& v, const Value& more) {
   const Type t{DType::I64, v.sizes};
   Value at = b.constant(t, v.offset);
+  if (more) at = b.add(at, b.broadcast_to(more, v.sizes));
   for (size_t i = 0; i < v.sizes.size(); ++i)
     if (v.sizes[i] != 1 && v.strides[i] != 0)
       at = b.add(at, b.mul(b.iota(t, static_cast<int64_t>(i)), b.constant(t, v.strides[i])));
@@ -142,8 +145,10 @@ bool covers(const View& v, int64_t numel) {
   return expected == numel;
 }
 
-bool is_block(const c10::IntArrayRef& sizes, const c10::IntArrayRef& strides, int64_t offset, int64_t block,
-              int64_t numel) {
+namespace {
+
+bool is_block(c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset, int64_t numel) {
+  const int64_t block = c10::multiply_integers(sizes);
   if (block == 0 || block >= numel || numel % block != 0 || offset % block != 0 || offset + block > numel) return false;
   int64_t expected = 1;
   for (size_t i = sizes.size(); i-- > 0;) {
@@ -154,27 +159,126 @@ bool is_block(const c10::IntArrayRef& sizes, const c10::IntArrayRef& strides, in
   return true;
 }
 
-Value read_block(Builder& b, const Value& typed_base, const View& v, const Value& number) {
-  const Value base = view_as(b, typed_base, v.dtype);
-  const int64_t block = hlo::numel(v.sizes);
-  const Value rows = b.reshape(base, {base.type.numel() / block, block});
-  return b.reshape(b.dynamic_slice(rows, {number, b.constant({DType::I64, {}}, 0)}, {1, block}), v.sizes);
+// The dimensions of the base, cut where a step of the view is a part of one, and where what the view takes is one of
+// many parts (of few, as of chunk(3), programs with fixed offsets are better).
+c10::SmallVector<int64_t, 8> cut_by(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::IntArrayRef base) {
+  constexpr int64_t kMany = 8;
+  c10::SmallVector<int64_t, 8> dims;  // innermost first
+  int64_t stride = 1;
+  for (size_t j = base.size(); j-- > 0;) {
+    const int64_t end = stride * base[j];
+    while (stride < end) {
+      int64_t next = end;
+      const auto cut = [&](int64_t s) {
+        if (s > stride && s < next && s % stride == 0 && end % s == 0) next = s;
+      };
+      for (size_t i = 0; i < sizes.size(); ++i) {
+        cut(strides[i]);
+        if (const int64_t taken = strides[i] * sizes[i]; taken > 0 && end / taken >= kMany) cut(taken);
+      }
+      dims.push_back(next / stride);
+      stride = next;
+    }
+  }
+  std::reverse(dims.begin(), dims.end());
+  return dims;
 }
 
-Value write_block(Builder& b, const Value& typed_base, const View& v, const Value& number, const Value& value) {
-  const Value base = view_as(b, typed_base, v.dtype);
-  const int64_t block = hlo::numel(v.sizes);
-  const Value rows = b.reshape(base, {base.type.numel() / block, block});
-  return b.reshape(
-      b.dynamic_update_slice(rows, b.reshape(value, {1, block}), {number, b.constant({DType::I64, {}}, 0)}),
-      base.dims());
+// Does the view stay at one place of the base's dimension with this stride and extent?
+bool stands_still(c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset, int64_t stride, int64_t extent) {
+  int64_t below = offset % stride;  // how far the smaller steps go
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] == 1 || strides[i] == 0) continue;
+    if (strides[i] < stride)
+      below += (sizes[i] - 1) * strides[i];
+    else if (strides[i] % (stride * extent) != 0)
+      return false;
+  }
+  return below < stride;
 }
 
-Value read_view(Builder& b, const Value& typed_base, const View& v) {
+}  // namespace
+
+Offset split_offset(c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset, c10::IntArrayRef base,
+                    int64_t numel) {
+  if (is_block(sizes, strides, offset, numel)) return {0, c10::multiply_integers(sizes), true};
+  const auto dims = cut_by(sizes, strides, base);
+  int64_t moved = 0, stride = 1;
+  bool any = false;
+  for (size_t j = dims.size(); j-- > 0; stride *= dims[j]) {
+    if (dims[j] <= 1 || !stands_still(sizes, strides, offset, stride, dims[j])) continue;
+    any = true;
+    moved += offset / stride % dims[j] * stride;
+  }
+  return any ? Offset{offset - moved, 1} : Offset{offset};
+}
+
+namespace {
+
+// A base in the view's frame. Where dimensions that the view stands still in have their start at run time, `slab` is
+// the frame cut there, and the view's frame has one element in these.
+struct Framed {
+  std::vector<Axis> axes;
+  Value whole, slab;
+  hlo::Values starts;  // of the slab; empty when it is the whole
+};
+
+// Is each dimension of the base that the view stands still in an axis of its own, or part of one that stands still?
+bool keeps_apart(const std::vector<Axis>& axes, const View& v, const Dims& dims) {
+  int64_t stride = hlo::numel(extents(axes));
+  if (stride != hlo::numel(dims)) return false;
+  for (const Axis& a : axes) {
+    const int64_t end = stride;
+    stride /= a.extent;
+    int64_t at = 1;
+    for (size_t j = dims.size(); a.view_dim >= 0 && j-- > 0; at *= dims[j])
+      if (at >= stride && at < end && dims[j] > 1 && stands_still(v.sizes, v.strides, v.offset, at, dims[j]))
+        return false;
+  }
+  return true;
+}
+
+std::optional<Framed> framed(Builder& b, const Value& base, const View& v, const Value& number) {
+  const auto finer = cut_by(v.sizes, v.strides, base.dims());
+  const Dims dims = number ? Dims(finer.begin(), finer.end()) : base.dims();
+  auto axes = find_frame(v, dims);
+  if (!axes || (number && !keeps_apart(*axes, v, dims))) return std::nullopt;
+  Framed f{std::move(*axes), {}, {}, {}};
+  f.whole = f.slab = fit(b, base, extents(f.axes));
+  if (!number) return f;
+  const Type scalar{DType::I64, {}};
+  int64_t stride = base.type.numel();
+  for (Axis& a : f.axes) {
+    stride /= a.extent;
+    if (a.view_dim >= 0) {
+      f.starts.push_back(b.constant(scalar, 0));
+      continue;
+    }
+    const Value steps = b.rem(b.div(number, b.constant(scalar, stride)), b.constant(scalar, a.extent));
+    f.starts.push_back(b.add(steps, b.constant(scalar, a.start)));
+    a.extent = 1;
+    a.start = 0;
+  }
+  f.slab = b.dynamic_slice(f.whole, f.starts, extents(f.axes));
+  return f;
+}
+
+Value rows_of(Builder& b, const Value& base, int64_t block) {
+  return b.reshape(base, {base.type.numel() / block, block});
+}
+
+}  // namespace
+
+Value read_view(Builder& b, const Value& typed_base, View v, const Offset& offset, const Value& number) {
   const int64_t n = hlo::numel(v.sizes);
   if (n == 0) return b.constant(v.type(), 0);
   const Value base = view_as(b, typed_base, v.dtype);
-  const auto frame = find_frame(v, base.dims());
+  if (offset.block) {
+    const Value first = b.constant({DType::I64, {}}, 0);
+    return b.reshape(b.dynamic_slice(rows_of(b, base, n), {number, first}, {1, n}), v.sizes);
+  }
+  if (number) v.offset = offset.fixed;
+  const auto frame = framed(b, base, v, number);
   if (!frame) {
     const Value flat = fit(b, base, {std::max(base.type.numel(), reach(v))});
     hlo::GatherDims dims;
@@ -182,27 +286,34 @@ Value read_view(Builder& b, const Value& typed_base, const View& v) {
     dims.start_index_map = {0};
     dims.index_vector_dim = static_cast<int64_t>(v.sizes.size());
     dims.slice_sizes = {1};
-    return b.gather(flat, positions(b, v), dims, v.sizes);
+    return b.gather(flat, positions(b, v, number), dims, v.sizes);
   }
-  Value x = fit(b, base, extents(*frame));
   Dims start, limit, step, taken;
-  for (const Axis& a : *frame) {
+  for (const Axis& a : frame->axes) {
     start.push_back(a.start);
     limit.push_back(a.start + (a.count - 1) * a.step + 1);
     step.push_back(a.step);
     if (a.view_dim >= 0) taken.push_back(a.count);
   }
-  x = b.reshape(b.slice(x, start, limit, step), taken);
-  const Dims at = view_dims(*frame);
+  const Value x = b.reshape(b.slice(frame->slab, start, limit, step), taken);
+  const Dims at = view_dims(frame->axes);
   if (hlo::numel(taken) != n) return b.broadcast_in_dim(x, v.sizes, at);  // stride 0 repeats
   return b.reshape(b.transpose(x, sorting(at)), v.sizes);
 }
 
-Value write_view(Builder& b, const Value& typed_base, const View& v, const Value& value) {
-  if (hlo::numel(v.sizes) == 0) return typed_base;
+Value write_view(Builder& b, const Value& typed_base, View v, const Value& value, const Offset& offset,
+                 const Value& number) {
+  const int64_t n = hlo::numel(v.sizes);
+  if (n == 0) return typed_base;
   const Value base = view_as(b, typed_base, v.dtype);
   const int64_t total = base.type.numel();
-  const auto frame = find_frame(v, base.dims());
+  if (offset.block) {
+    const Value first = b.constant({DType::I64, {}}, 0);
+    return b.reshape(b.dynamic_update_slice(rows_of(b, base, n), b.reshape(value, {1, n}), {number, first}),
+                     base.dims());
+  }
+  if (number) v.offset = offset.fixed;
+  const auto frame = framed(b, base, v, number);
   if (!frame) {
     const Value flat = fit(b, base, {std::max(total, reach(v))});
     hlo::ScatterDims dims;
@@ -210,13 +321,13 @@ Value write_view(Builder& b, const Value& typed_base, const View& v, const Value
     dims.scatter_to_operand = {0};
     dims.index_vector_dim = static_cast<int64_t>(v.sizes.size());
     const Value out =
-        b.scatter(flat, positions(b, v), value, dims, [](const hlo::Values& a) { return hlo::Values{a[1]}; });
+        b.scatter(flat, positions(b, v, number), value, dims, [](const hlo::Values& a) { return hlo::Values{a[1]}; });
     return out.type.numel() == total ? b.reshape(out, base.dims()) : out;
   }
   // The value in the frame's order, with 1 where the view stands still.
   Dims moving, counts, low, high, interior;
   bool strided = false;
-  for (const Axis& a : *frame) {
+  for (const Axis& a : frame->axes) {
     if (a.view_dim >= 0) moving.push_back(a.count);
     counts.push_back(a.count);
     low.push_back(a.start);
@@ -224,24 +335,24 @@ Value write_view(Builder& b, const Value& typed_base, const View& v, const Value
     interior.push_back(a.count > 1 ? a.step - 1 : 0);
     strided |= interior.back() > 0;
   }
-  const Dims order = sorting(view_dims(*frame));  // frame order -> view order
+  const Dims order = sorting(view_dims(frame->axes));  // frame order -> view order
   Dims in_view_order;
   for (int64_t i : order) in_view_order.push_back(moving[static_cast<size_t>(i)]);
   const Value update = b.reshape(b.transpose(b.reshape(value, in_view_order), inverse(order)), counts);
-  const Dims frame_dims = extents(*frame);
-  const Value x = fit(b, base, frame_dims);
-  Value out;
+  const Value x = frame->slab;
+  Value out = update;
   if (strided) {
     const Value padded = b.pad(update, b.constant({v.dtype, {}}, 0), low, high, interior);
     const Value taken =
         b.pad(b.constant({DType::Bool, counts}, true), b.constant({DType::Bool, {}}, false), low, high, interior);
     out = b.select(taken, padded, x);
-  } else {
+  } else if (counts != x.dims()) {
     hlo::Values start;
     for (int64_t s : low) start.push_back(b.constant({DType::I32, {}}, s));
     out = b.dynamic_update_slice(x, update, start);
   }
-  return hlo::numel(frame_dims) == total ? b.reshape(out, base.dims()) : b.reshape(out, {hlo::numel(frame_dims)});
+  if (number) out = b.dynamic_update_slice(frame->whole, out, frame->starts);
+  return out.type.numel() == total ? b.reshape(out, base.dims()) : b.reshape(out, {out.type.numel()});
 }
 
 Value to_storage_order(Builder& b, const View& v, const Value& value) {

@@ -42,21 +42,25 @@ std::optional<std::vector<Axis>> find_frame(const View& view, const Dims& base);
 // True when the view takes every element of a storage of `numel` elements exactly once.
 bool covers(const View& view, int64_t numel);
 
-// True for a contiguous block of a larger storage of `numel` elements that lies at a multiple of its own size, as x[i]
-// does. Its number offset / size is an input of the program, so that a loop over i compiles once.
-bool is_block(const c10::IntArrayRef& sizes, const c10::IntArrayRef& strides, int64_t offset, int64_t block,
-              int64_t numel);
+// A view's offset is fixed + number * unit. The number is an input of the program, so that a loop over x[i] or x[:, i]
+// compiles once; unit 0 says that there is none. `block`: a contiguous block at a multiple of its own size, whatever
+// the base's dimensions are; else all of the offset in those dimensions of the base that the view stands still in.
+struct Offset {
+  int64_t fixed = 0, unit = 0;
+  bool block = false;
+};
 
-// The dense value of block `number` (0-d, I64), and the base with it replaced.
-Value read_block(Builder& b, const Value& base, const View& view, const Value& number);
-Value write_block(Builder& b, const Value& base, const View& view, const Value& number, const Value& value);
+// `base`: its dimensions in elements of the view's dtype, empty when its own are of another size; `numel` in any case.
+Offset split_offset(c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset, c10::IntArrayRef base,
+                    int64_t numel);
 
-// The view's dense value.
-Value read_view(Builder& b, const Value& base, const View& view);
+// The view's dense value. `number` (0-d, I64) belongs to `offset`, which may have none.
+Value read_view(Builder& b, const Value& base, View view, const Offset& offset = {}, const Value& number = {});
 
 // `base` with the view's elements replaced by `value` (of the view's type). The result has the base's dtype seen as the
 // view's and the base's dimensions where the dtype is the same. The view must not overlap itself.
-Value write_view(Builder& b, const Value& base, const View& view, const Value& value);
+Value write_view(Builder& b, const Value& base, View view, const Value& value, const Offset& offset = {},
+                 const Value& number = {});
 
 // The dense value of a view that covers its storage, in storage order: dimensions sorted by stride.
 Value to_storage_order(Builder& b, const View& view, const Value& value);

@@ -286,7 +286,11 @@ bool is_wide(const Type& t) { return is_integer(t.dtype) && size_of(t.dtype) == 
 }  // namespace
 
 Value Builder::div(const Value& x, const Value& y) {
-  return is_wide(x.type) && !limits_.int64_division ? divide_by_steps(x, y)[0] : div_(x, y);
+  if (is_wide(x.type) && !limits_.int64_division) return divide_by_steps(x, y)[0];
+  if (!is_float(x.dtype()) || uniform(y) != Uniform::kYes) return div_(x, y);
+  // XLA (0.11) multiplies by the reciprocal of a divisor that is one number for all elements: 123 / 41 < 3. It does not
+  // see that this condition always holds; LLVM, after it, does.
+  return div_(x, select(or_(compare(Cmp::EQ, x, x), compare(Cmp::NE, x, x)), y, x));
 }
 
 Value Builder::rem(const Value& x, const Value& y) {

@@ -158,11 +158,11 @@ Values embedding_renorm(Call& c) {
 std::vector<Row> embedding_bag_rows() {
   const double inf = std::numeric_limits<double>::infinity();
   return {
-      {"_embedding_bag", embedding_bag, {.positions = Positions::kRows}},
+      {"_embedding_bag", embedding_bag, {.bounds = Bounds::kRows}},
       {"_embedding_bag_backward", embedding_bag_backward},
-      {"_embedding_bag_forward_only", embedding_bag, {.positions = Positions::kRows}},
+      {"_embedding_bag_forward_only", embedding_bag, {.bounds = Bounds::kRows}},
       {"_embedding_bag_per_sample_weights_backward", per_sample_weights_backward},
-      {"embedding_renorm_", embedding_renorm, {.special = {{"norm_type", {1, 2, inf}}}, .positions = Positions::kRows}},
+      {"embedding_renorm_", embedding_renorm, {.special = {{"norm_type", {1, 2, inf}}}, .bounds = Bounds::kRows}},
   };
 }
 

@@ -462,8 +462,8 @@ std::vector<Row> pool_rows() {
       {"max_pool2d_with_indices_backward", max_pool2d_backward},
       {"max_pool3d_with_indices", max_pool3d},
       {"max_pool3d_with_indices_backward", max_pool3d_backward},
-      {"max_unpool2d", max_unpool2d, {.positions = Positions::kUnpooled}},
-      {"max_unpool3d", max_unpool3d, {.positions = Positions::kUnpooled}},
+      {"max_unpool2d", max_unpool2d, {.bounds = Bounds::kUnpooled}},
+      {"max_unpool3d", max_unpool3d, {.bounds = Bounds::kUnpooled}},
   };
 }
 

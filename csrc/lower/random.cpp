@@ -310,6 +310,22 @@ bool no_probability(Numbers args, DType) { return args[1].given && !(args[1].val
 
 bool no_proper_probability(Numbers args, DType) { return !(args[1].value > 0 && args[1].value < 1); }
 
+// random_ from args[1] (or 0) below args[last] (or to the greatest number): PyTorch takes what the type holds exactly,
+// warns of what it holds otherwise, and refuses the rest.
+template <size_t Last>
+bool no_integers(Numbers args, DType t) {
+  const double from = Last == 1 ? 0 : args[1].value, limit = static_cast<double>(natural_range(t));
+  const double most = limit == 0 ? greatest(t) : limit, least = is_unsigned(t) || is_bool(t) ? 0 : -most;
+  const double end = args[Last].given ? args[Last].value : most;
+  return !(from < end && from >= least && end <= most);
+}
+
+// randperm: as many numbers as the type has.
+bool too_many(Numbers args, DType t) {
+  const double limit = static_cast<double>(natural_range(t));
+  return limit != 0 && args[0].value > limit;
+}
+
 // The ends are numbers of the type, in order, and so is their difference.
 bool no_interval(Numbers args, DType t) {
   const double from = args[1].value, to = args[2].value, most = greatest(t);
@@ -331,14 +347,14 @@ std::vector<Row> random_rows() {
       {"multinomial", multinomial},
       {"native_dropout", native_dropout, {.refuses = no_probability}},
       {"native_dropout_backward", native_dropout_backward},
-      {"normal.Tensor_Tensor", normal},
+      {"normal.Tensor_Tensor", normal, {.bounds = Bounds::kDeviations}},
       {"normal.Tensor_float", normal, {.refuses = negative_deviation}},
-      {"normal.float_Tensor", normal},
+      {"normal.float_Tensor", normal, {.bounds = Bounds::kDeviations}},
       {"normal_", normal_, {.refuses = negative_deviation}},
       {"random_", random},
-      {"random_.from", random_from},
-      {"random_.to", random_to},
-      {"randperm.generator_out", randperm},
+      {"random_.from", random_from, {.refuses = no_integers<2>}},
+      {"random_.to", random_to, {.refuses = no_integers<1>}},
+      {"randperm.generator_out", randperm, {.refuses = too_many}},
       {"rrelu_with_noise", rrelu},
       {"rrelu_with_noise_", rrelu},
       {"uniform_", uniform, {.refuses = no_interval}},

@@ -15,18 +15,21 @@ namespace tpj::lower {
 // the order of Options::mutates). A default-constructed Value leaves that argument as it was.
 using LowerFn = Values (*)(Call&);
 
-// Where an operator takes positions from, and what they count. A program cannot raise, so eager/bounds looks at them
-// before the call where that costs no wait.
-enum class Positions {
+// Arguments of an operator whose values have bounds. A program cannot raise, so eager/bounds looks at them before the
+// call: at positions where that costs no wait, at the others always.
+enum class Bounds {
   kNone,
   kAlongDim,     // (self, dim, index, ...): places along dim of self
   kClasses,      // (self, target, weight, reduction, ignore_index, ...): channels of self
   kFlat,         // (self, index, ...): places in self, flattened; negative ones count from the end
-  kIndices,      // (self, indices[], ...): places in the dimensions of self; negative ones count from the end
+  kIndices,      // (self, indices[], ...): places in the dimensions of self; negative ones count from the end. (self,
+                 // {mask}, values, ...): a row of values for each place, or one for all
   kRows,         // (weight, indices, ...): rows of weight
   kTargets,      // (self, target, ...): classes, the last dimension of self
   kTargetLists,  // the same, and -1, which ends a list
   kUnpooled,     // (self, indices, output_size, ...): places in an output plane
+  kMasked,       // (self, mask, source): no more places than source has elements
+  kDeviations,   // (mean, std, ...): standard deviations, not negative
 };
 
 // A Scalar, float or 0-d host tensor among the arguments of a call; every other argument is not given.
@@ -59,7 +62,7 @@ struct Row {
     bool asks_meta = true;
     // May write to a tensor that overlaps itself (PyTorch allows it for fills and index_put).
     bool may_overlap = false;
-    Positions positions = Positions::kNone;
+    Bounds bounds = Bounds::kNone;
     // Numbers (by position of the argument) that the operator does not take, whatever its program, for a first tensor
     // of this type. The CPU's kernel then words the error.
     bool (*refuses)(std::span<const GivenNumber> args, DType first) = nullptr;

@@ -292,15 +292,16 @@ Value linear_sequence(Call& c, DType t) {
   // Positions are counted in a real type; complex numbers scale by it.
   const Type real{real_of(t), out.dims};
   const Value i = c.b.iota(real, 0), back = c.b.sub(c.b.constant(real, static_cast<double>(steps - 1)), i);
-  Value step = c.b.div(c.b.sub(end, start), c.b.constant(out, static_cast<double>(steps - 1)));
+  Value step = c.b.div(c.b.sub(c.scalar(1, t), c.scalar(0, t)), c.b.scalar(t, static_cast<double>(steps - 1)));
   // PyTorch rounds the step to narrow floats.
   if (opmath(c.result().dtype) != c.result().dtype) step = cast(c.b, cast(c.b, step, c.result().dtype), t);
+  step = c.b.broadcast_to(step, out.dims);
   const Value up = c.b.add(start, c.b.mul(step, cast(c.b, i, t))),
               down = c.b.sub(end, c.b.mul(step, cast(c.b, back, t)));
   return c.b.select(c.b.compare(Cmp::LT, i, c.b.constant(real, static_cast<double>(steps / 2))), up, down);
 }
 
-// float32 for integers, as PyTorch; float64 costs nothing here and keeps the ends exact.
+// float64 for integers, as PyTorch on the CPU; elsewhere it costs nothing here and keeps the ends exact.
 DType linear_type(DType t) { return is_complex(t) ? t : is_float(t) && size_of(t) == 4 ? DType::F32 : DType::F64; }
 
 Values linspace(Call& c) { return {cast(c.b, linear_sequence(c, linear_type(c.result().dtype)), c.result().dtype)}; }

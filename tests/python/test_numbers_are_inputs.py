@@ -29,6 +29,7 @@ EXCEPTIONS = {
         *("upsample_nearest3d", "upsample_nearest3d_backward", "upsample_trilinear3d_backward"),
     )
 }
+CHECKED = {"normal.float_Tensor"}  # a program before it looks at its tensor's values
 FEWEST = 145  # rows in the test; it only grows
 
 
@@ -194,5 +195,5 @@ def test_ten_numbers_are_one_program(row: str, device: torch.device, pjrt: Modul
         return after["compiles"] - before["compiles"]
 
     counts = [compiles(*c) for c in calls]
-    assert counts[0] <= 1
+    assert counts[0] <= 1 + (row in CHECKED)
     assert sum(counts[1:]) == 0, f"a compile for each of {counts[1:]} further values"

@@ -264,3 +264,23 @@ def test_operators_of_python_run_on_the_device(name: str, device: torch.device) 
         expected = call(a, b)
         assert got.dtype == expected.dtype
         assert torch.equal(got.cpu(), expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64, torch.int32])
+def test_a_quotient_by_one_number_is_rounded_once(dtype: torch.dtype, device: torch.device) -> None:
+    """A product with the reciprocal is not: 123 / 41 < 3."""
+    wide = torch.float64 if dtype == torch.int32 else dtype
+    compiled = torch.compile(lambda x: (x / 41).floor())
+    for n in (3, 41, 47, 49, 55, 61, 97):
+        x = (torch.arange(-200, 200) * n).to(dtype)
+        there = x.to(device)
+        for divisor in (n, torch.tensor(n, dtype=wide)):
+            held = divisor.to(device) if isinstance(divisor, Tensor) else divisor
+            assert (there / held).cpu().equal(x / divisor)
+            for mode in ("trunc", "floor"):
+                expected = torch.div(x, divisor, rounding_mode=mode)
+                assert torch.div(there, held, rounding_mode=mode).cpu().equal(expected)
+        ones = torch.ones(n, dtype=wide, device=device)
+        assert ones.mean().item() == 1
+        if n == 41:
+            assert compiled(there).cpu().equal((x / n).floor())

@@ -290,3 +290,16 @@ def test_an_empty_index_of_another_rank(device: torch.device) -> None:
     for how in ("sum", "prod", "mean", "amax", "amin"):
         for include_self in (True, False):
             assert x.scatter_reduce(0, none, x, how, include_self=include_self).tolist() == x.tolist()
+
+
+@pytest.mark.parametrize("source", [0, 1, 2, 3, 4])
+@pytest.mark.parametrize("mask", [[[1, 0], [1, 0]], [[1, 0]], [[0, 0], [0, 0]], [[1], [1]]])
+def test_masked_scatter_of_too_few_elements(mask: list[list[int]], source: int, device: torch.device) -> None:
+    def put(where: torch.device) -> object:
+        x, flags = torch.zeros(2, 2, device=where), torch.tensor(mask, dtype=torch.bool, device=where)
+        try:
+            return x.masked_scatter(flags, torch.arange(1.0, source + 1, device=where)).tolist()
+        except RuntimeError as e:
+            return str(e)
+
+    assert put(device) == put(torch.device("cpu"))

@@ -71,3 +71,40 @@ def test_a_recomputed_layer_drops_the_same(name: str, reentrant: bool, device: t
         return layer[0].weight.grad
 
     assert gradient(True).equal(gradient(False))
+
+
+OUTSIDE: dict[str, Callable[[torch.device], Tensor]] = {
+    "above": lambda d: torch.empty(3, dtype=torch.int8, device=d).random_(0, 300),
+    "below": lambda d: torch.empty(3, dtype=torch.int8, device=d).random_(-300, 0),
+    "negative": lambda d: torch.empty(3, dtype=torch.uint8, device=d).random_(-1, 5),
+    "empty": lambda d: torch.empty(3, dtype=torch.int64, device=d).random_(5, 5),
+    "turned": lambda d: torch.empty(3, device=d).random_(5, 2),
+    "truth": lambda d: torch.empty(3, dtype=torch.bool, device=d).random_(0, 3),
+    "to": lambda d: torch.empty(3, dtype=torch.int16, device=d).random_(300_000),
+    "none": lambda d: torch.empty(3, device=d).random_(0),
+    "randint": lambda d: torch.randint(200, (3,), dtype=torch.int8, device=d),
+    "randint_like": lambda d: torch.randint_like(torch.ones(3, dtype=torch.uint8, device=d), 3, 300),
+    "randperm": lambda d: torch.randperm(2050, dtype=torch.float16, device=d),
+    "deviations": lambda d: torch.normal(torch.zeros(3, device=d), torch.tensor([1.0, -1.0, 1.0], device=d)),
+    "a mean": lambda d: torch.normal(0.0, -torch.ones(3, device=d)),
+    "NaN": lambda d: torch.normal(0.0, torch.full((3,), float("nan"), device=d)),
+}
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_numbers_that_cannot_be_drawn(name: str, device: torch.device) -> None:
+    """PyTorch's own errors, and at the call."""
+    with pytest.raises(RuntimeError) as expected:
+        OUTSIDE[name](torch.device("cpu"))
+    with pytest.raises(RuntimeError) as got:
+        OUTSIDE[name](device)
+    assert str(got.value).splitlines()[0] == str(expected.value).splitlines()[0]
+
+
+def test_all_numbers_that_can_be_drawn(device: torch.device) -> None:
+    for dtype, low, high in ((torch.int8, -128, 128), (torch.uint8, 0, 256), (torch.bool, 0, 2)):
+        drawn = torch.empty(4096, dtype=dtype, device=device).random_(low, high).cpu().long()
+        assert (drawn.min(), drawn.max()) == (low, high - 1)
+    assert torch.randperm(256, dtype=torch.uint8, device=device).sort().values.tolist() == list(range(256))
+    with pytest.warns(UserWarning, match="out of bounds"):
+        torch.empty(3, device=device).random_(0, 2**25)

@@ -215,3 +215,22 @@ def test_gradients_move_with_a_module(device: torch.device) -> None:
     assert layer.weight.grad is not None
     assert layer.weight.grad.device.type == device.type
     assert layer.weight.grad.tolist() == [[1.0, 1.0]]
+
+
+def test_a_sequence_fills_an_output_of_any_shape(device: torch.device) -> None:
+    """It keeps its sizes if it has as many elements."""
+    for fill in (
+        lambda out: torch.arange(4, out=out),
+        lambda out: torch.linspace(0, 3, 4, out=out),
+        lambda out: torch.logspace(0, 3, 4, 2, out=out),
+    ):
+        x, expected = torch.zeros(2, 3, device=device), torch.zeros(2, 3)
+        fill(x.narrow(1, 1, 2))
+        fill(expected.narrow(1, 1, 2))
+        assert x.cpu().equal(expected)
+        resized = torch.empty(0, device=device)
+        fill(resized)
+        assert resized.shape == (4,)
+    for dtype in (torch.int32, torch.int64, torch.float64):
+        steps = torch.linspace(0, 999_999, 1_000_000, dtype=dtype, device=device).cpu()
+        assert steps.equal(torch.arange(1_000_000, dtype=dtype))

@@ -39,6 +39,23 @@ READ_ONLY: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
+PLACES: dict[str, Callable[[Tensor, int], Tensor]] = {
+    "a row": lambda t, i: t[i],
+    "a column": lambda t, i: t[:, i],
+    "a narrow column": lambda t, i: t[:, i : i + 1],
+    "an element": lambda t, i: t[i, 3 - i],
+    "in the middle": lambda t, i: t.view(2, 2, 48)[:, i % 2],
+    "in the middle, exchanged": lambda t, i: t.view(2, 2, 48).transpose(0, 2)[i],
+    "of many parts": lambda t, i: t.view(4, 16, 3)[:, i],
+    "in the middle, by steps": lambda t, i: t.view(2, 2, 48)[:, i % 2, ::2],
+    "of several": lambda t, i: t.view(2, 2, 3, 16)[i % 2, :, 1, i],
+    "repeated": lambda t, i: t[:, i].expand(3, 4),
+    "of complex numbers": lambda t, i: torch.view_as_complex(t.view(4, 24, 2))[:, i].real,
+    "in bits": lambda t, i: t.view(torch.int32)[:, i],
+    "wider": lambda t, i: t.view(torch.float64)[:, i],
+}
+
+
 def grid(device: torch.device | str = "cpu") -> Tensor:
     return torch.arange(24.0, device=device).reshape(4, 6)
 
@@ -252,3 +269,24 @@ def test_version_counters_catch_a_stale_saved_tensor(device: torch.device) -> No
     y[0] = 5
     with pytest.raises(RuntimeError, match="has been modified by an inplace operation"):
         z.backward()
+
+
+@pytest.mark.parametrize("view", PLACES.values(), ids=PLACES.keys())
+def test_a_loop_over_places_compiles_once(view: Callable[[Tensor, int], Tensor], device: torch.device) -> None:
+    import torch_pjrt
+
+    base, expected = torch.arange(192.0, device=device).reshape(4, 48), torch.arange(192.0).reshape(4, 48)
+    one = torch.ones((), dtype=view(expected, 0).dtype)
+    compiles = []
+    for i in range(4):
+        before = torch_pjrt.stats()["compiles"]
+        read = view(base, i) * one.to(device)
+        assert read.cpu().equal(view(expected, i) * one)
+        if view(expected, i).is_contiguous() or 0 not in view(expected, i).stride():
+            view(base, i).add_(one)
+            view(expected, i).add_(one)
+            view(base, i).copy_(view(base, 3 - i))
+            view(expected, i).copy_(view(expected, 3 - i))
+        assert base.cpu().equal(expected)
+        compiles.append(torch_pjrt.stats()["compiles"] - before)
+    assert compiles[3] == 0, compiles
