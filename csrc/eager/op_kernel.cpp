@@ -416,10 +416,10 @@ bool refused(const lower::Row& row, std::span<const c10::IValue> args) {
 }
 
 // PyTorch's meta kernels let more dtypes of out= pass than its kernels do: some cast. Where such a tensor has not the
-// dtype of the result, the CPU's kernel says whether that is a mistake.
-void check_out_dtypes(const c10::OperatorHandle& op, const exec::Form& form, const torch::jit::Stack& meta_arguments,
+// dtype of the result, the CPU's kernel says whether that is a mistake; if not, these are the results' dtypes.
+std::vector<c10::ScalarType> cast_results(const c10::OperatorHandle& op, const exec::Form& form, const torch::jit::Stack& meta_arguments,
                       const torch::jit::Stack& stack) {
-  if (std::find(form.is_out.begin(), form.is_out.end(), true) == form.is_out.end() || form.meta) return;
+  if (std::find(form.is_out.begin(), form.is_out.end(), true) == form.is_out.end() || form.meta) return {};
   const std::string row(form.row->name);
   const size_t dot = std::min(row.find('.'), row.size());
   const auto functional = c10::Dispatcher::singleton().findSchema(
@@ -432,16 +432,23 @@ void check_out_dtypes(const c10::OperatorHandle& op, const exec::Form& form, con
     else if (meta_arguments[i].isTensor())
       given.push_back(meta_arguments[i].toTensor().scalar_type());
   }
-  if (!functional || functional->schema().arguments().size() != results.size()) return;
+  if (!functional || functional->schema().arguments().size() != results.size()) return {};
+  // A reduction computes in the dtype of its output where none is given.
+  if (const auto at = functional->schema().argumentIndexWithName("dtype");
+      at && results[static_cast<size_t>(*at)].isNone() && !given.empty())
+    results[static_cast<size_t>(*at)] = static_cast<int64_t>(given[0]);
   const at::AutoDispatchBelowADInplaceOrView below;
   try {
     functional->redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &results);
   } catch (const c10::NotImplementedError&) {
-    return;  // only the out= form has a meta kernel
+    return {};  // only the out= form has a meta kernel
   }
+  std::vector<c10::ScalarType> dtypes = given;
   for (size_t k = 0; k < std::min(given.size(), results.size()); ++k)
-    if (results[k].isTensor() && results[k].toTensor().defined() && results[k].toTensor().scalar_type() != given[k])
-      return raise_as_cpu(op, stack, form.is_out.size());
+    if (results[k].isTensor() && results[k].toTensor().defined()) dtypes[k] = results[k].toTensor().scalar_type();
+  if (dtypes == given) return {};
+  raise_as_cpu(op, stack, form.is_out.size());
+  return dtypes;
 }
 
 }  // namespace
@@ -450,9 +457,9 @@ std::unique_ptr<exec::Program> OpKernel::compile(const c10::OperatorHandle& op, 
                                                  const torch::jit::Stack& stack, const std::string& why) {
   exec::Lowering lowering(name_, inputs.device_or_current(), runtime::client().caps().limits());
   const torch::jit::Stack arguments = meta_arguments(lowering, form_, inputs, stack);
-  check_out_dtypes(op, form_, arguments, stack);
+  const std::vector<c10::ScalarType> dtypes = cast_results(op, form_, arguments, stack);
   torch::jit::Stack returns = arguments;
-  lowering.call(op, form_, returns, true);
+  lowering.call(op, form_, returns, true, dtypes);
   const torch::jit::Stack originals(stack.end() - static_cast<std::ptrdiff_t>(n_args_), stack.end());
   return exec::complete(lowering.finish(returns, arguments, originals), name_,
                         miss_reason(this, inputs, op, stack) + why);

@@ -360,7 +360,7 @@ void call_meta(const c10::OperatorHandle& op, const Form& form, torch::jit::Stac
 }  // namespace
 
 void Lowering::call(const c10::OperatorHandle& op, const Form& form, torch::jit::Stack& stack,
-                    bool numbers_are_inputs) {
+                    bool numbers_are_inputs, const std::vector<c10::ScalarType>& dtypes) {
   const auto& schema = op.schema();
   const torch::jit::Stack arguments = stack;
   // 1. Sizes, dtypes and argument errors.
@@ -385,6 +385,7 @@ void Lowering::call(const c10::OperatorHandle& op, const Form& form, torch::jit:
     if (t.defined() && t.is_meta()) check_dtype(b_.limits(), to_dtype(t.scalar_type()));
   for (const at::Tensor& t : results)
     types.push_back(t.defined() ? Type{to_dtype(t.scalar_type()), t.sizes().vec()} : Type{DType::Bool, {0}});
+  for (size_t i = 0; i < std::min(dtypes.size(), types.size()); ++i) types[i].dtype = to_dtype(dtypes[i]);
   // 3. The row.
   std::vector<lower::Arg> args;
   for (size_t i = 0; i < arguments.size(); ++i) args.push_back(make_arg(arguments[i], form, i, -1, numbers_are_inputs));
@@ -410,7 +411,8 @@ void Lowering::call(const c10::OperatorHandle& op, const Form& form, torch::jit:
              results.size(), " results");
   // 4. Their values.
   for (size_t i = 0; i < values.size(); ++i)
-    if (values[i] && results[i].defined()) write(results[i], values[i]);
+    if (values[i] && results[i].defined())
+      write(results[i], i < dtypes.size() ? lower::cast(b_, values[i], types[i].dtype) : values[i]);
 }
 
 bool Lowering::knows(const c10::IValue& value) const {

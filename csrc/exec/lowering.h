@@ -48,7 +48,9 @@ class Lowering {
 
   // Runs one call: `stack` holds the arguments (meta tensors instead of device tensors) and gets the returns.
   // `numbers_are_inputs`: unknown numbers become parameters named by their path; else they are constants.
-  void call(const c10::OperatorHandle& op, const Form& form, torch::jit::Stack& stack, bool numbers_are_inputs);
+  // `dtypes`: of the results, where an out= tensor has another one.
+  void call(const c10::OperatorHandle& op, const Form& form, torch::jit::Stack& stack, bool numbers_are_inputs,
+            const std::vector<c10::ScalarType>& dtypes = {});
 
   // Writes the value of one meta tensor to another, with its cast.
   void copy(const at::Tensor& to, const at::Tensor& from) { write(to, read(from)); }

@@ -173,8 +173,11 @@ Values convolution(Call& c) {
   check_output_padding(k);
   Dims result = c.result_dims();
   if (static_cast<int64_t>(result.size()) < weight.rank()) result.insert(result.begin(), 1);
+  TPJ_CHECK(weight.dim(0) > 0, "convolution: a weight of no channels");
+  // Without input channels there is nothing, not even the bias: the result has no channels.
+  if (hlo::numel(result) == 0) return {b.constant(c.result(), 0)};
   Value y;
-  if (is_empty(x) || is_empty(weight) || hlo::numel(result) == 0) {
+  if (is_empty(x) || is_empty(weight)) {
     y = b.constant({t, result}, 0);
   } else {
     y = k.transposed ? input_gradient(b, k, x, weight, result) : forward(b, k, x, weight, result);
@@ -211,7 +214,7 @@ Values convolution_backward(Call& c) {
   if (mask[2]) {
     Dims over{0};
     for (int64_t d = 2; d < rank; ++d) over.push_back(d);
-    out[2] = sum_over(b, grad, over);
+    out[2] = empty ? b.constant({t, c.result_dims(2)}, 0) : sum_over(b, grad, over);
   }
   return out;
 }

@@ -70,6 +70,8 @@ Values embedding_bag(Call& c) {
   Builder& b = c.b;
   const DType t = opmath(c.type(0).dtype);
   const Value weight = c.tensor(0, t), indices = c.tensor(1), offsets = c.tensor(2);
+  TPJ_CHECK(indices.rank() == 1 && offsets.rank() == 1, "embedding_bag: indices ", indices.type.str(), ", offsets ",
+            offsets.type.str());
   const int64_t count = c.result_dims()[0], columns = weight.dim(1), mode = c.integer_or(4, kSum);
   const auto fit = [&](const Value& v, size_t k) { return v.dims() == c.result_dims(k) ? v : Value(); };
   if (indices.dim(0) == 0 || count == 0) return {b.constant(c.result(0), 0)};

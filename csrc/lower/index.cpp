@@ -301,6 +301,8 @@ Values index_put(Call& c) {
   const bool add = c.flag(3);
   const DType t = add ? opmath(c.type(0).dtype) : c.type(0).dtype;
   const Value x = c.tensor(0, t), values = c.tensor(2, t);
+  TPJ_CHECK(c.type(2).dtype == c.type(0).dtype || (values.type.numel() == 1 && only_mask(c, 1) >= 0),
+            "Index put requires the source and destination dtypes match");
   if (!has_index(c, 1)) {
     const Value update = c.b.broadcast_to(values, x.dims());
     return {add ? accumulate(c.b)({x, update})[0] : update};

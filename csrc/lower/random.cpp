@@ -61,6 +61,7 @@ const Type& filled(Call& c) { return c.result(); }
 
 Values uniform(Call& c) {
   const Type& out = filled(c);
+  TPJ_CHECK(is_float(out.dtype), "uniform_: of ", info(out.dtype).name);
   const DType t = draw_type(out.dtype);
   Value u = unit(c, t, out.dims);
   // Narrow floats get no more digits than they have, or rounding would favour some and reach `to` often.
@@ -153,6 +154,7 @@ Value below(Call& c, const Dims& dims, uint64_t range) {
 // from + a whole number below `range`, in the type to fill.
 Value integers(Call& c, int64_t from, uint64_t range) {
   Builder& b = c.b;
+  TPJ_CHECK(!is_complex(filled(c).dtype), "random_: of ", info(filled(c).dtype).name);
   const Value x = b.bitcast(below(c, filled(c).dims, range), {DType::I64, filled(c).dims});
   return cast(b, b.add(x, b.constant(x.type, from)), filled(c).dtype);
 }

@@ -118,6 +118,13 @@ MISTAKES: dict[str, Call] = {
     "dropout of a bad probability": lambda t: functional.dropout(t(2), 1.5),
     "uniform_ of a bad range": lambda t: t(2).uniform_(2, 1),
     "normal_ of a negative deviation": lambda t: t(2).normal_(0, -1),
+    "uniform integers": lambda t: torch.rand_like(t(2), dtype=torch.int32),
+    "complex whole numbers": lambda t: torch.randint_like(t(2), 6, dtype=torch.complex64),
+    "values of another dtype": lambda t: t(4).index_put_((t(2, dtype=torch.int64),), t(2, dtype=torch.int64)),
+    "a bag of five dimensions": lambda t: torch.embedding_bag(
+        t(2, 6), t(2, 1, 1, 1, 1, dtype=torch.int64), t(2, dtype=torch.int64)
+    ),
+    "a convolution to no channels": lambda t: functional.conv1d(t(2, 4, 15), t(0, 4, 2)),
     "multinomial of none": lambda t: torch.multinomial(t(3), 0),
     "multinomial into floats": lambda t: torch.multinomial(t(3), 1, out=t(1)),
     "multinomial of too many": lambda t: torch.multinomial(t(3), 5),
@@ -195,6 +202,33 @@ def test_out_of_another_dtype_that_the_cpu_casts_to_is_taken(device: torch.devic
     index = torch.zeros((), dtype=torch.int64, device=device)
     torch.argmax(x, out=index)
     assert index.item() == 0
+
+
+CAST: dict[str, Callable[[torch.device | str], Tensor]] = {
+    "a sum": lambda d: torch.add(
+        torch.full((2,), 33000, dtype=torch.half, device=d), 33000, out=torch.zeros(2, device=d)
+    ),
+    "integers": lambda d: torch.add(torch.full((2,), 100, dtype=torch.int8, device=d), 100, out=torch.zeros(2, device=d)),
+    "a function": lambda d: torch.exp(torch.ones(2, dtype=torch.bfloat16, device=d), out=torch.zeros(2, device=d)),
+    "a quotient": lambda d: torch.div(
+        torch.ones(2, dtype=torch.int8, device=d), 7, out=torch.zeros(2, dtype=torch.double, device=d)
+    ),
+    # Reductions compute in the dtype of their output.
+    "a total": lambda d: torch.sum(
+        torch.full((3,), 30000, dtype=torch.half, device=d), 0, out=torch.zeros((), device=d)
+    ),
+    "a product": lambda d: torch.prod(
+        torch.full((3,), 60000, dtype=torch.half, device=d), 0, out=torch.zeros((), device=d)
+    ),
+    "running totals": lambda d: torch.cumsum(
+        torch.full((3,), 30000, dtype=torch.half, device=d), 0, out=torch.zeros(3, device=d)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CAST)
+def test_an_output_of_another_dtype_holds_the_rounded_result(name: str, device: torch.device) -> None:
+    assert CAST[name](device).cpu().equal(CAST[name]("cpu"))
 
 
 def test_a_failed_in_place_call_changes_nothing(device: torch.device) -> None:

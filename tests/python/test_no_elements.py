@@ -58,3 +58,19 @@ def test_nothing_has_no_extreme(name: str, device: torch.device) -> None:
         assert str(caught.value) == str(expected.value)
     for mine, right in zip(take(torch.zeros(0, 4, device=device), dim=1), take(torch.zeros(0, 4), dim=1), strict=True):
         assert (mine.shape, mine.dtype) == (right.shape, right.dtype)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize(("batch", "channels"), [(2, 0), (0, 4), (0, 0)])
+def test_a_convolution_of_nothing(batch: int, channels: int, bias: bool, device: torch.device) -> None:
+    """Without input channels there are no output channels either, as on the CPU."""
+    for convolve, dims in ((F.conv1d, (9,)), (F.conv2d, (5, 6)), (F.conv3d, (3, 4, 5))):
+        found = []
+        for where in (torch.device("cpu"), device):
+            shapes = (batch, channels, *dims), (8, channels, *(2 for _ in dims)), (8,)
+            x, weight, b = (torch.ones(s, device=where, requires_grad=True) for s in shapes)
+            y = convolve(x, weight, b if bias else None)
+            y.sum().backward()
+            found.append([t.detach().cpu() for t in (y, x.grad, weight.grad, *([b.grad] if bias else []))])
+        for mine, right in zip(*found, strict=True):
+            assert mine.equal(right)
