@@ -159,23 +159,16 @@ bool is_block(c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset, 
   return true;
 }
 
-// The dimensions of the base, cut where a step of the view is a part of one, and where what the view takes is one of
-// many parts (of few, as of chunk(3), programs with fixed offsets are better).
-c10::SmallVector<int64_t, 8> cut_by(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::IntArrayRef base) {
-  constexpr int64_t kMany = 8;
+// The dimensions of the base, cut where a step of the view is a part of one.
+c10::SmallVector<int64_t, 8> cut_by(c10::IntArrayRef strides, c10::IntArrayRef base) {
   c10::SmallVector<int64_t, 8> dims;  // innermost first
   int64_t stride = 1;
   for (size_t j = base.size(); j-- > 0;) {
     const int64_t end = stride * base[j];
     while (stride < end) {
       int64_t next = end;
-      const auto cut = [&](int64_t s) {
+      for (int64_t s : strides)
         if (s > stride && s < next && s % stride == 0 && end % s == 0) next = s;
-      };
-      for (size_t i = 0; i < sizes.size(); ++i) {
-        cut(strides[i]);
-        if (const int64_t taken = strides[i] * sizes[i]; taken > 0 && end / taken >= kMany) cut(taken);
-      }
       dims.push_back(next / stride);
       stride = next;
     }
@@ -184,17 +177,26 @@ c10::SmallVector<int64_t, 8> cut_by(c10::IntArrayRef sizes, c10::IntArrayRef str
   return dims;
 }
 
-// Does the view stay at one place of the base's dimension with this stride and extent?
-bool stands_still(c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset, int64_t stride, int64_t extent) {
+// What is one of few parts, as of chunk(3), has a program with a fixed offset: it is the better one.
+constexpr int64_t kMany = 8;
+
+// How many places of the base's dimension with this stride and extent the view takes, from the first to the last, if
+// where it starts there is to be an input: it stands still, or is a small window. Else 0.
+int64_t moving_span(c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset, int64_t stride, int64_t extent) {
+  if (extent <= 1) return 0;
   int64_t below = offset % stride;  // how far the smaller steps go
+  int64_t span = 1;
   for (size_t i = 0; i < sizes.size(); ++i) {
     if (sizes[i] == 1 || strides[i] == 0) continue;
-    if (strides[i] < stride)
+    if (strides[i] < stride) {
       below += (sizes[i] - 1) * strides[i];
-    else if (strides[i] % (stride * extent) != 0)
-      return false;
+    } else if (strides[i] % (stride * extent) != 0) {
+      if (span > 1 || strides[i] % stride != 0) return 0;
+      span += (sizes[i] - 1) * (strides[i] / stride);
+    }
   }
-  return below < stride;
+  const bool inside = below < stride && offset / stride % extent + span <= extent;
+  return inside && (span == 1 || extent / span >= kMany) ? span : 0;
 }
 
 }  // namespace
@@ -202,11 +204,11 @@ bool stands_still(c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offs
 Offset split_offset(c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset, c10::IntArrayRef base,
                     int64_t numel) {
   if (is_block(sizes, strides, offset, numel)) return {0, c10::multiply_integers(sizes), true};
-  const auto dims = cut_by(sizes, strides, base);
+  const auto dims = cut_by(strides, base);
   int64_t moved = 0, stride = 1;
   bool any = false;
   for (size_t j = dims.size(); j-- > 0; stride *= dims[j]) {
-    if (dims[j] <= 1 || !stands_still(sizes, strides, offset, stride, dims[j])) continue;
+    if (moving_span(sizes, strides, offset, stride, dims[j]) == 0) continue;
     any = true;
     moved += offset / stride % dims[j] * stride;
   }
@@ -215,15 +217,15 @@ Offset split_offset(c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t of
 
 namespace {
 
-// A base in the view's frame. Where dimensions that the view stands still in have their start at run time, `slab` is
-// the frame cut there, and the view's frame has one element in these.
+// A base in the view's frame. Where the view moves in it, `slab` is the frame cut to the places that the view takes, and
+// `axes` are those of the slab.
 struct Framed {
   std::vector<Axis> axes;
   Value whole, slab;
   hlo::Values starts;  // of the slab; empty when it is the whole
 };
 
-// Is each dimension of the base that the view stands still in an axis of its own, or part of one that stands still?
+// Is each dimension of the base that the view moves in an axis of its own, or part of one that the view stands still in?
 bool keeps_apart(const std::vector<Axis>& axes, const View& v, const Dims& dims) {
   int64_t stride = hlo::numel(extents(axes));
   if (stride != hlo::numel(dims)) return false;
@@ -232,14 +234,15 @@ bool keeps_apart(const std::vector<Axis>& axes, const View& v, const Dims& dims)
     stride /= a.extent;
     int64_t at = 1;
     for (size_t j = dims.size(); a.view_dim >= 0 && j-- > 0; at *= dims[j])
-      if (at >= stride && at < end && dims[j] > 1 && stands_still(v.sizes, v.strides, v.offset, at, dims[j]))
+      if (at >= stride && at < end && (at > stride || dims[j] != a.extent) &&
+          moving_span(v.sizes, v.strides, v.offset, at, dims[j]) != 0)
         return false;
   }
   return true;
 }
 
 std::optional<Framed> framed(Builder& b, const Value& base, const View& v, const Value& number) {
-  const auto finer = cut_by(v.sizes, v.strides, base.dims());
+  const auto finer = cut_by(v.strides, base.dims());
   const Dims dims = number ? Dims(finer.begin(), finer.end()) : base.dims();
   auto axes = find_frame(v, dims);
   if (!axes || (number && !keeps_apart(*axes, v, dims))) return std::nullopt;
@@ -250,13 +253,14 @@ std::optional<Framed> framed(Builder& b, const Value& base, const View& v, const
   int64_t stride = base.type.numel();
   for (Axis& a : f.axes) {
     stride /= a.extent;
-    if (a.view_dim >= 0) {
+    const int64_t span = a.view_dim < 0 ? 1 : moving_span(v.sizes, v.strides, v.offset, stride, a.extent);
+    if (span == 0) {
       f.starts.push_back(b.constant(scalar, 0));
       continue;
     }
     const Value steps = b.rem(b.div(number, b.constant(scalar, stride)), b.constant(scalar, a.extent));
     f.starts.push_back(b.add(steps, b.constant(scalar, a.start)));
-    a.extent = 1;
+    a.extent = span;
     a.start = 0;
   }
   f.slab = b.dynamic_slice(f.whole, f.starts, extents(f.axes));
