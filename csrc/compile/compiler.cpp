@@ -42,23 +42,6 @@ void add(CompileRecord record) {
   log().records.push_back(std::move(record));
 }
 
-// A plugin that compiles to host code maps memory for each program (XLA's CPU plugins: 3 times), and crashes when Linux
-// refuses another mapping (vm.max_map_count: after about 20,000 programs). Looks now and then, near the limit each
-// time.
-void check_mappings() {
-  static std::atomic<unsigned> calls{0};
-  static std::atomic<bool> near{false};
-  if (!near && calls.fetch_add(1) % 256 != 255) return;
-  size_t limit = 0, maps = 0;
-  std::ifstream("/proc/sys/vm/max_map_count") >> limit;
-  std::ifstream file("/proc/self/maps");
-  for (std::string line; std::getline(file, line);) maps += 1;
-  near = limit != 0 && maps + limit / 20 > limit;
-  if (near)
-    fail(ErrorKind::kOutOfMemory, "the process has ", maps, " memory mappings, and the system allows ", limit,
-         " (sysctl vm.max_map_count): no room for another program. torch_pjrt.compile_log() shows what was compiled");
-}
-
 // Into the folder of the flag DUMP: what, where and the text of a program.
 void dump(const CompileRecord& record, std::string_view text) {
   static std::atomic<int> count{0};
@@ -182,7 +165,9 @@ struct Offers {
 // From a package or disk, or by the compiler; the record then tells when that began.
 std::unique_ptr<pjrt::Executable> compile_one(const pjrt::Client& client, Request& request) {
   CompileRecord& record = request.record;
-  check_mappings();
+  if (is_full(kFail))
+    fail(ErrorKind::kOutOfMemory, "the process has as many memory mappings as the system allows (sysctl ",
+         "vm.max_map_count): no room for another program. torch_pjrt.compile_log() shows what was compiled");
   if (!flags().DUMP.empty()) dump(record, request.text);
   const pjrt::CompileOptions options = options_of(client, request);
   const bool serializes = client.caps().serialize && client.caps().deserialize;
@@ -271,6 +256,18 @@ std::vector<Compiled> compile_all(const pjrt::Client& client, std::vector<Reques
   for (Request& r : requests)
     if (r.record.started >= 0) add(std::move(r.record));
   return made;
+}
+
+bool is_full(int percent) {
+  constexpr int64_t kOfOne = 256;       // of a graph of 64 calls
+  static std::atomic<int64_t> room{0};  // programs to compile before the next look
+  if (room.fetch_sub(1) > 1) return false;
+  int64_t limit = 0, maps = 0;
+  if (!(std::ifstream("/proc/sys/vm/max_map_count") >> limit)) limit = std::numeric_limits<int64_t>::max();
+  std::ifstream file("/proc/self/maps");
+  for (std::string line; std::getline(file, line);) maps += 1;
+  room = (limit / 100 * kFree - maps) / kOfOne;
+  return maps > limit / 100 * percent;
 }
 
 std::unique_ptr<pjrt::Executable> compile(const pjrt::Client& client, Request request) {

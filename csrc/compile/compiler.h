@@ -39,6 +39,12 @@ struct Request {
   CompileRecord record;
 };
 
+// Has the process more than so many percent of the memory mappings that Linux allows? A plugin that compiles to host
+// code makes some for each kernel of a program (XLA's CPU plugins: 3), and crashes when it gets none.
+bool is_full(int percent);
+constexpr int kFree = 90;  // who holds programs frees some
+constexpr int kFail = 95;  // no program is compiled
+
 // Compiles for one device. Throws what the compiler says, with the operator's name.
 std::unique_ptr<pjrt::Executable> compile(const pjrt::Client& client, Request request);
 

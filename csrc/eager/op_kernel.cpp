@@ -417,8 +417,8 @@ bool refused(const lower::Row& row, std::span<const c10::IValue> args) {
 
 // PyTorch's meta kernels let more dtypes of out= pass than its kernels do: some cast. Where such a tensor has not the
 // dtype of the result, the CPU's kernel says whether that is a mistake; if not, these are the results' dtypes.
-std::vector<c10::ScalarType> cast_results(const c10::OperatorHandle& op, const exec::Form& form, const torch::jit::Stack& meta_arguments,
-                      const torch::jit::Stack& stack) {
+std::vector<c10::ScalarType> cast_results(const c10::OperatorHandle& op, const exec::Form& form,
+                                          const torch::jit::Stack& meta_arguments, const torch::jit::Stack& stack) {
   if (std::find(form.is_out.begin(), form.is_out.end(), true) == form.is_out.end() || form.meta) return {};
   const std::string row(form.row->name);
   const size_t dot = std::min(row.find('.'), row.size());

@@ -113,7 +113,7 @@ std::vector<std::pair<std::string, std::string>> traced_programs(int64_t number)
   if (!client.caps().serialize || !client.caps().deserialize) return out;
   const std::lock_guard lock(f->mutex);
   for (const exec::Program* p : f->programs)
-    if (!p->text.empty()) out.emplace_back(compile::key_of(client, p->request()), p->executable().serialize());
+    if (!p->text.empty()) out.emplace_back(compile::key_of(client, p->request()), p->executable()->serialize());
   return out;
 }
 

@@ -359,8 +359,8 @@ void call_meta(const c10::OperatorHandle& op, const Form& form, torch::jit::Stac
 
 }  // namespace
 
-void Lowering::call(const c10::OperatorHandle& op, const Form& form, torch::jit::Stack& stack,
-                    bool numbers_are_inputs, const std::vector<c10::ScalarType>& dtypes) {
+void Lowering::call(const c10::OperatorHandle& op, const Form& form, torch::jit::Stack& stack, bool numbers_are_inputs,
+                    const std::vector<c10::ScalarType>& dtypes) {
   const auto& schema = op.schema();
   const torch::jit::Stack arguments = stack;
   // 1. Sizes, dtypes and argument errors.

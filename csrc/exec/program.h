@@ -85,8 +85,21 @@ struct Program {
   std::vector<Write> writes;
   std::vector<Result> results;
 
-  // The program by itself; compiles at the first call. Throws what the compiler says.
-  const pjrt::Executable& executable() const;
+  // The program by itself, which stays in memory as long as the value lives; compiles at the first call. Throws what
+  // the compiler says.
+  class Executable {
+   public:
+    explicit Executable(const Program& program);
+    ~Executable() { program_.users_.fetch_sub(1, std::memory_order_release); }
+    Executable(const Executable&) = delete;
+    Executable& operator=(const Executable&) = delete;
+    const pjrt::Executable* operator->() const { return executable_; }
+
+   private:
+    const Program& program_;
+    const pjrt::Executable* executable_;
+  };
+  Executable executable() const { return Executable(*this); }
   bool is_compiled() const { return compiled_.load(std::memory_order_acquire) != nullptr; }
   // For who compiles several at once: what the compiler is asked for, and where its answer goes.
   compile::Request request() const;
@@ -94,10 +107,19 @@ struct Program {
 
   mutable std::atomic<int> graphs{0};  // how many graphs that ran for the first time held it
 
+  // Takes the half of all programs from memory that nobody called for longest; they compile again when they are called.
+  static void free_oldest();
+
  private:
+  const pjrt::Executable& compiled() const;
+  void keep(std::unique_ptr<pjrt::Executable> executable) const;  // under the mutex
+  bool try_free() const;
+
   mutable std::mutex mutex_;
   mutable std::unique_ptr<pjrt::Executable> owned_;
   mutable std::atomic<const pjrt::Executable*> compiled_{nullptr};
+  mutable std::atomic<int> users_{0};
+  mutable std::atomic<int64_t> last_use_{0};  // in compiles of the process
 };
 
 // What the executable takes there.

@@ -255,6 +255,10 @@ class Queue {
       known_.clear(), compiled_.clear();
       std::fill(known.begin(), known.end(), nullptr);
     }
+    if (compile::is_full(compile::kFree)) {
+      free_graphs();
+      Program::free_oldest();
+    }
     const bool donation = runtime::client().caps().limits().donation;
     std::vector<Known*> fresh;
     std::vector<std::shared_ptr<Compiled>> fused;  // of `fresh`
@@ -360,6 +364,16 @@ class Queue {
       compiled_.pop_back();
     }
     compiled_.push_back(known);
+  }
+
+  // Of the half of the graphs that did not run for longest, but for those that are to run now.
+  void free_graphs() {
+    const auto older = [](const Known* a, const Known* b) { return a->last_use < b->last_use; };
+    std::sort(compiled_.begin(), compiled_.end(), older);
+    const auto half = compiled_.begin() + static_cast<std::ptrdiff_t>(compiled_.size() / 2);
+    const auto end = std::find_if(compiled_.begin(), half, [&](const Known* k) { return k->last_use == id_; });
+    for (auto at = compiled_.begin(); at != end; ++at) (*at)->compiled.reset();
+    compiled_.erase(compiled_.begin(), end);
   }
 
   std::mutex mutex_;

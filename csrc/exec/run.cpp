@@ -166,7 +166,7 @@ void compute(const Program& program, Inputs& inputs, const c10::IValue* args, si
     c10::SmallVector<PJRT_Buffer*, 16> out(program.outputs.size(), nullptr);
     execute(program, held, numbers, keep, device, out);
     for (size_t i = 0; i < out.size(); ++i)
-      outputs[i] = c10::make_intrusive<runtime::DeviceBuffer>(pjrt::Buffer(program.executable().state(), out[i]),
+      outputs[i] = c10::make_intrusive<runtime::DeviceBuffer>(pjrt::Buffer(runtime::client().state(), out[i]),
                                                               program.outputs[i], device, program.name.c_str());
   }
   for (const Write& w : program.writes)
@@ -185,7 +185,7 @@ std::unique_ptr<Program> complete(std::unique_ptr<Program> lowered, std::string 
 
 void execute(const Program& program, Held& held, const Numbers& numbers, const c10::SmallVectorImpl<int64_t>& keep,
              int device, c10::SmallVectorImpl<PJRT_Buffer*>& outputs) {
-  const pjrt::Executable& executable = program.executable();
+  const Program::Executable executable = program.executable();
   c10::SmallVector<PJRT_Buffer*, 16> raw;
   for (size_t i = 0; i < held.size(); ++i) {
     const Param& p = program.params[i];
@@ -199,7 +199,7 @@ void execute(const Program& program, Held& held, const Numbers& numbers, const c
   }
   if (t_meter) [[unlikely]]
     t_meter->plugin -= Meter::now();
-  executable.enqueue(raw.data(), raw.size(), outputs.data(), device, keep.data(), keep.size());
+  executable->enqueue(raw.data(), raw.size(), outputs.data(), device, keep.data(), keep.size());
   if (t_meter) [[unlikely]]
     t_meter->plugin += Meter::now();
   // Before the outputs are counted: they may live in the same memory.
@@ -255,8 +255,8 @@ double bench_last_program(int n) {
   std::vector<PJRT_Buffer*> out(program.outputs.size());
   const int64_t start = Meter::now();
   for (int i = 0; i < n; ++i) {
-    program.executable().enqueue(raw.data(), raw.size(), out.data(), t_last.device, keep.data(), keep.size());
-    for (PJRT_Buffer* b : out) pjrt::Buffer(program.executable().state(), b).reset();
+    program.executable()->enqueue(raw.data(), raw.size(), out.data(), t_last.device, keep.data(), keep.size());
+    for (PJRT_Buffer* b : out) pjrt::Buffer(runtime::client().state(), b).reset();
   }
   const auto spent = static_cast<double>(Meter::now() - start);
   t_last = {};

@@ -89,7 +89,7 @@ std::exception_ptr run_calls(CallGraph& graph, int device) {
         if (b) b->settle();  // throws what broke it
       execute(program, held, numbers, keep, device, out);
       for (size_t i = 0; i < out.size(); ++i)
-        graph.values[call.first_value + i].buffer->keep_promise(pjrt::Buffer(program.executable().state(), out[i]));
+        graph.values[call.first_value + i].buffer->keep_promise(pjrt::Buffer(runtime::client().state(), out[i]));
     } catch (const std::exception&) {
       const std::exception_ptr error = named(program);
       if (!first) first = error;

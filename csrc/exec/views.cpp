@@ -217,15 +217,16 @@ Offset split_offset(c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t of
 
 namespace {
 
-// A base in the view's frame. Where the view moves in it, `slab` is the frame cut to the places that the view takes, and
-// `axes` are those of the slab.
+// A base in the view's frame. Where the view moves in it, `slab` is the frame cut to the places that the view takes,
+// and `axes` are those of the slab.
 struct Framed {
   std::vector<Axis> axes;
   Value whole, slab;
   hlo::Values starts;  // of the slab; empty when it is the whole
 };
 
-// Is each dimension of the base that the view moves in an axis of its own, or part of one that the view stands still in?
+// Is each dimension of the base that the view moves in an axis of its own, or part of one that the view stands still
+// in?
 bool keeps_apart(const std::vector<Axis>& axes, const View& v, const Dims& dims) {
   int64_t stride = hlo::numel(extents(axes));
   if (stride != hlo::numel(dims)) return false;

@@ -61,7 +61,7 @@ const Type& filled(Call& c) { return c.result(); }
 
 Values uniform(Call& c) {
   const Type& out = filled(c);
-  TPJ_CHECK(is_float(out.dtype), "uniform_: of ", info(out.dtype).name);
+  TPJ_CHECK(is_float(out.dtype) || is_complex(out.dtype), "uniform_: of ", info(out.dtype).name);
   const DType t = draw_type(out.dtype);
   Value u = unit(c, t, out.dims);
   // Narrow floats get no more digits than they have, or rounding would favour some and reach `to` often.

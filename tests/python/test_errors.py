@@ -208,7 +208,9 @@ CAST: dict[str, Callable[[torch.device | str], Tensor]] = {
     "a sum": lambda d: torch.add(
         torch.full((2,), 33000, dtype=torch.half, device=d), 33000, out=torch.zeros(2, device=d)
     ),
-    "integers": lambda d: torch.add(torch.full((2,), 100, dtype=torch.int8, device=d), 100, out=torch.zeros(2, device=d)),
+    "integers": lambda d: torch.add(
+        torch.full((2,), 100, dtype=torch.int8, device=d), 100, out=torch.zeros(2, device=d)
+    ),
     "a function": lambda d: torch.exp(torch.ones(2, dtype=torch.bfloat16, device=d), out=torch.zeros(2, device=d)),
     "a quotient": lambda d: torch.div(
         torch.ones(2, dtype=torch.int8, device=d), 7, out=torch.zeros(2, dtype=torch.double, device=d)

@@ -162,3 +162,43 @@ if __name__ == "__main__":
     )
     done = run_python(f"import subprocess, sys\nsys.exit(subprocess.call([sys.executable, {str(script)!r}, D]))")
     assert (done.returncode, done.stdout, done.stderr) == (0, "[2.0, 2.0]\n", "")
+
+
+FULL = """
+import ctypes, mmap, threading
+
+def mappings():
+    with open("/proc/self/maps") as file:
+        return sum(1 for _ in file)
+
+with open("/proc/sys/vm/max_map_count") as file:
+    limit = int(file.read())
+torch.ones(3, device=D).add(1).cpu()
+pages = limit * 9 // 10 - mappings() - 60  # where every second one has another protection, each is a mapping
+region = mmap.mmap(-1, pages * mmap.PAGESIZE)
+address = ctypes.addressof(ctypes.c_char.from_buffer(region))
+for i in range(0, pages, 2):
+    assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(address + i * mmap.PAGESIZE), mmap.PAGESIZE, 1) == 0
+wrong = []
+
+def work(first):
+    try:
+        for n in 2 * list(range(first, first + 12)):
+            assert torch.full((n,), 2.0, device=D).add_(1).sum().item() == 3 * n
+    except Exception as error:
+        wrong.append(error)
+
+threads = [threading.Thread(target=work, args=(1 + 12 * i,)) for i in range(3)]
+for t in threads:
+    t.start()
+for t in threads:
+    t.join()
+assert not wrong, wrong
+assert mappings() < limit
+"""
+
+
+@pytest.mark.parametrize("mode", ["strict", "fused"])
+def test_programs_make_room_for_others(mode: str, run_python: Run) -> None:
+    """A process has only so many memory mappings, and each program on the host takes some."""
+    run_python(FULL, check=True, TORCH_PJRT_EAGER=mode, TORCH_PJRT_SIZES="exact")
