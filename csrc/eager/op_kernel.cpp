@@ -61,7 +61,7 @@ class KeyMaker {
       host_tensor(v, arg);
     } else if (v.isNone()) {
       in_.key.word(uint64_t{kNone});
-    } else if (form_.is_number[arg] && v.isScalar()) {
+    } else if (form_.is_number[arg] && exec::is_number(v)) {
       number(v, arg);
     } else if (v.isInt()) {
       in_.key.word(uint64_t{kInt});
@@ -106,7 +106,7 @@ class KeyMaker {
       }
       return in_.key.real(v.toScalar().to<double>());
     }
-    const uint64_t kind = v.isBool() ? 0 : v.isInt() ? 1 : v.isDouble() ? 2 : 3;
+    const uint64_t kind = v.isBool() ? 0 : v.isInt() || v.isUnsigned() ? 1 : v.isDouble() ? 2 : 3;
     in_.key.word(uint64_t{kNumberInput} | kind << 8);
   }
 
@@ -170,7 +170,7 @@ std::vector<std::string> describe(const c10::OperatorHandle& op, const torch::ji
     } else if (v.isTensorList()) {
       s << "list of " << v.toTensorList().size();
       for (const at::Tensor& t : v.toTensorVector()) s << " " << t.scalar_type() << t.sizes();
-    } else if (v.isScalar() || v.isIntList() || v.isString()) {
+    } else if (exec::is_number(v) || v.isIntList() || v.isString()) {
       s << v;
     }
     out.push_back(s.str());
@@ -405,7 +405,7 @@ bool refused(const lower::Row& row, std::span<const c10::IValue> args) {
       if (t.is_privateuseone() && !first) first = runtime::find_dtype(t.scalar_type());
       if (!t.is_cpu() || t.dim() != 0) continue;
       number = exec::read_scalar(t);
-    } else if (args[i].isScalar()) {
+    } else if (exec::is_number(args[i])) {
       number = args[i].toScalar();
     } else {
       continue;

@@ -66,7 +66,7 @@ void flatten(const c10::IValue& v, std::vector<at::Tensor>& out) {
 
 lower::NumberKind kind_of(const c10::IValue& v) {
   if (v.isBool()) return lower::NumberKind::kBool;
-  if (v.isInt()) return lower::NumberKind::kInt;
+  if (v.isInt() || v.isUnsigned()) return lower::NumberKind::kInt;
   return v.isComplexDouble() ? lower::NumberKind::kComplex : lower::NumberKind::kFloat;
 }
 
@@ -261,7 +261,7 @@ lower::Arg Lowering::make_arg(const c10::IValue& v, const Form& form, size_t arg
     a.contiguous = t.is_contiguous();
     return a;
   }
-  if (form.is_number[arg] && v.isScalar()) return make_number(v, form, arg, item, numbers_are_inputs);
+  if (form.is_number[arg] && is_number(v)) return make_number(v, form, arg, item, numbers_are_inputs);
   if (v.isInt()) {
     a.kind = Kind::kInt;
     a.integer = v.toInt();
@@ -284,7 +284,7 @@ lower::Arg Lowering::make_arg(const c10::IValue& v, const Form& form, size_t arg
     for (const at::Tensor& t : v.toTensorVector()) a.items.push_back(make_arg(t, form, arg, -1, numbers_are_inputs));
   } else if (v.isList()) {
     const auto items = v.toListRef();
-    const bool numbers = !items.empty() && items[0].isScalar();
+    const bool numbers = !items.empty() && is_number(items[0]);
     a.kind = numbers || (items.empty() && form.is_number[arg]) ? Kind::kNumbers : Kind::kTensors;
     for (size_t k = 0; k < items.size(); ++k)
       a.items.push_back(numbers ? make_number(items[k], form, arg, static_cast<int>(k), numbers_are_inputs)
@@ -363,9 +363,24 @@ void Lowering::call(const c10::OperatorHandle& op, const Form& form, torch::jit:
                     const std::vector<c10::ScalarType>& dtypes) {
   const auto& schema = op.schema();
   const torch::jit::Stack arguments = stack;
-  // 1. Sizes, dtypes and argument errors.
+  // 1. Sizes, dtypes and argument errors. Some meta kernels resize what is written in place, also as out=.
+  std::vector<at::Tensor> in_place;
+  std::vector<Dims> sizes;
+  for (int m : form.mutated) {
+    const c10::IValue& written = arguments[static_cast<size_t>(m)];
+    const auto is_written = [&](const c10::IValue& v) {
+      return &v != &written && v.isTensor() && v.toTensor().defined() && written.isTensor() &&
+             v.toTensor().is_alias_of(written.toTensor()) && v.toTensor().sizes() == written.toTensor().sizes();
+    };
+    if (!form.is_out[static_cast<size_t>(m)] || std::any_of(arguments.begin(), arguments.end(), is_written))
+      flatten(written, in_place);
+  }
+  for (const at::Tensor& t : in_place) sizes.push_back(t.defined() ? t.sizes().vec() : Dims());
   const bool asks_meta = form.row->options.asks_meta && form.row->options.cuts.empty();
   if (asks_meta) call_meta(op, form, stack);
+  for (size_t i = 0; i < in_place.size(); ++i)
+    TORCH_CHECK(!in_place[i].defined() || in_place[i].sizes() == sizes[i], "output with shape ", at::IntArrayRef(sizes[i]),
+                " doesn't match the broadcast shape ", in_place[i].sizes());
   if (!form.row->options.cuts.empty()) check_dtype(b_.limits(), DType::I64);  // of the counts
   // 2. The types of the results: fresh returns first, then what is written.
   std::vector<at::Tensor> results;

@@ -29,6 +29,8 @@ struct Form {
 };
 
 // Of a Scalar.
+// A Scalar: an integer above the greatest int64 is one, too.
+inline bool is_number(const c10::IValue& v) { return v.isScalar() || v.isUnsigned(); }
 lower::NumberKind kind_of(const c10::IValue& number);
 
 // Is this number part of the key, given the form?

@@ -309,7 +309,9 @@ def _functional(op: torch._ops.OpOverload) -> tuple[torch._ops.OpOverload, int]:
     if not written:
         return op, len(arguments)
     kept = [a for a in arguments if not (a.kwarg_only and a.alias_info is not None and a.alias_info.is_write)]
-    packet = getattr(torch.ops.aten, op._schema.name.removeprefix("aten::").removesuffix("_"))
+    name = op._schema.name.removeprefix("aten::")
+    name = name.replace("__i", "__", 1) if name.startswith("__i") else name.removesuffix("_")  # __ilshift__
+    packet = getattr(torch.ops.aten, name)
     for overload in packet.overloads():
         other = getattr(packet, overload)
         same = [(a.name, str(a.type)) for a in other._schema.arguments] == [(a.name, str(a.type)) for a in kept]

@@ -170,7 +170,7 @@ def manual_seed(seed: int) -> None:
 
 def manual_seed_all(seed: int) -> None:
     """Seeds the generators of all devices. Loads nothing: a generator needs no plugin."""
-    torch.ops.tpj.manual_seed_all(int(seed))
+    torch.ops.tpj.manual_seed_all((int(seed) + 2**63) % 2**64 - 2**63)  # 64 bits; an operator takes int64
 
 
 def seed() -> None:

@@ -28,6 +28,7 @@ def maker(device: torch.device | str) -> Make:
 MISTAKES: dict[str, Call] = {
     "add of shapes that do not broadcast": lambda t: t(2, 3) + t(4),
     "add_ to a smaller tensor": lambda t: t(3).add_(t(2, 3)),
+    "mul into a factor that is too small": lambda t: (lambda x: torch.mul(x, t(2, 3), out=x))(t(3)),
     "mm of wrong inner sizes": lambda t: t(2, 3) @ t(4, 5),
     "mm of wrong ranks": lambda t: torch.mm(t(2), t(2, 2)),
     "bmm of wrong ranks": lambda t: torch.bmm(t(2, 2), t(2, 2, 2)),
@@ -152,6 +153,28 @@ def test_a_mistake_raises_what_it_raises_on_the_cpu(call: Call, device: torch.de
 
 
 # Calls with a number that decides whether they are allowed.
+IN_PLACE = (
+    *("add", "sub", "mul", "div", "fmod", "remainder", "pow", "floor_divide", "true_divide", "float_power"),
+    *("eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor"),
+    *("atan2", "arctan2", "hypot", "copysign", "nextafter", "xlogy", "heaviside", "ldexp"),
+    *("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift", "__ilshift__", "__iand__", "gcd", "lcm"),
+)
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_what_is_written_in_place_keeps_its_sizes(name: str, device: torch.device) -> None:
+    dtype = torch.int64 if "cm" in name or "gcd" in name or "bit" in name or "__" in name else torch.float32
+    expected, x = torch.full((3,), 6, dtype=dtype), torch.full((3,), 6, dtype=dtype, device=device)
+    method = name if name.startswith("__") else name + "_"
+    for y in (torch.full((2, 3), 2, dtype=dtype), torch.full((4,), 2, dtype=dtype)):
+        with pytest.raises(RuntimeError) as right:
+            getattr(expected, method)(y)
+        with pytest.raises(RuntimeError) as caught:
+            getattr(x, method)(y.to(device))
+        assert str(caught.value) == str(right.value)
+        assert x.tolist() == expected.tolist()
+
+
 NUMBERS: dict[str, Callable[[Tensor, float], object]] = {
     "bernoulli": lambda x, v: torch.bernoulli(x, v),
     "bernoulli_": lambda x, v: x.bernoulli_(v),

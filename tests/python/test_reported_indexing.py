@@ -303,3 +303,15 @@ def test_masked_scatter_of_too_few_elements(mask: list[list[int]], source: int, 
             return str(e)
 
     assert put(device) == put(torch.device("cpu"))
+
+
+def test_fills_of_an_expanded_tensor(device: torch.device) -> None:
+    places, everywhere = torch.tensor([2, 1], device=device), torch.ones(6, dtype=torch.bool, device=device)
+    for fill in (
+        lambda x: x.index_fill_(0, places, 2.0),
+        lambda x: x.masked_fill_(everywhere, 2.0),
+        lambda x: x.index_put_((places,), torch.tensor(2.0, device=device)),
+    ):
+        x = torch.ones(1, device=device).expand(6)
+        fill(x)
+        assert x.tolist() == [2.0] * 6

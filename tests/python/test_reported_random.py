@@ -108,3 +108,12 @@ def test_all_numbers_that_can_be_drawn(device: torch.device) -> None:
     assert torch.randperm(256, dtype=torch.uint8, device=device).sort().values.tolist() == list(range(256))
     with pytest.warns(UserWarning, match="out of bounds"):
         torch.empty(3, device=device).random_(0, 2**25)
+
+
+def test_every_seed_of_64_bits_is_taken(device: torch.device) -> None:
+    drawn = []
+    for seed in (2**64 - 1, -1, 2**63, 5):
+        torch.manual_seed(seed)
+        drawn.append(torch.rand(4, device=device).tolist())
+    assert drawn[0] == drawn[1] != drawn[2] != drawn[3]
+    torch.manual_seed(5)

@@ -234,3 +234,9 @@ def test_a_sequence_fills_an_output_of_any_shape(device: torch.device) -> None:
     for dtype in (torch.int32, torch.int64, torch.float64):
         steps = torch.linspace(0, 999_999, 1_000_000, dtype=dtype, device=device).cpu()
         assert steps.equal(torch.arange(1_000_000, dtype=dtype))
+
+
+def test_the_greatest_unsigned_numbers(device: torch.device) -> None:
+    most = 2**64 - 1
+    assert torch.full((2,), most, dtype=torch.uint64, device=device).tolist() == [most, most]
+    assert torch.zeros(2, dtype=torch.uint64, device=device).fill_(most - 1).tolist() == [most - 1, most - 1]
