@@ -214,6 +214,7 @@ void register_storage_ops(torch::Library& lib) {
   lib.impl("as_strided", &as_strided);
   lib.impl("empty.memory_format", &empty);
   lib.impl("empty_strided", &empty_strided);
+  lib.impl("is_set_to", &at::native::is_set_to);
   lib.impl("kaiser_window", &kaiser_window_default);
   lib.impl("kaiser_window.beta", &kaiser_window);
   lib.impl("kaiser_window.periodic", &kaiser_window_periodic);
