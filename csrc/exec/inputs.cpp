@@ -135,7 +135,7 @@ int Inputs::add_cell(runtime::Cell* cell) {
 
 Offset Inputs::offset_of(const c10::TensorImpl& t, const BufferType* type) {
   const int64_t offset = t.storage_offset();
-  if (type == nullptr) return {offset};
+  if (type == nullptr || t.numel() == 0) return {offset};
   const auto bytes = static_cast<int64_t>(type->nbytes), item = static_cast<int64_t>(t.dtype().itemsize());
   if (t.numel() * item >= bytes || bytes % item != 0) [[likely]]
     return {offset};

@@ -74,3 +74,15 @@ def test_a_convolution_of_nothing(batch: int, channels: int, bias: bool, device:
             found.append([t.detach().cpu() for t in (y, x.grad, weight.grad, *([b.grad] if bias else []))])
         for mine, right in zip(*found, strict=True):
             assert mine.equal(right)
+
+
+@pytest.mark.parametrize("shape", [(3,), (4, 6), (2, 16, 5)])
+def test_empty_slices(shape: tuple[int, ...], device: torch.device) -> None:
+    x = torch.ones(shape, device=device)
+    for dim, size in enumerate(shape):
+        for start in range(size + 1):
+            for step in (1, 2):
+                none = x.narrow(dim, start, 0)[..., ::step]
+                assert (none + 1).numel() == none.mul_(2).numel() == 0
+                assert none.sum().item() == 0
+    assert x.sum().item() == x.numel()
