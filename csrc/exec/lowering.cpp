@@ -379,8 +379,8 @@ void Lowering::call(const c10::OperatorHandle& op, const Form& form, torch::jit:
   const bool asks_meta = form.row->options.asks_meta && form.row->options.cuts.empty();
   if (asks_meta) call_meta(op, form, stack);
   for (size_t i = 0; i < in_place.size(); ++i)
-    TORCH_CHECK(!in_place[i].defined() || in_place[i].sizes() == sizes[i], "output with shape ", at::IntArrayRef(sizes[i]),
-                " doesn't match the broadcast shape ", in_place[i].sizes());
+    TORCH_CHECK(!in_place[i].defined() || in_place[i].sizes() == sizes[i], "output with shape ",
+                at::IntArrayRef(sizes[i]), " doesn't match the broadcast shape ", in_place[i].sizes());
   if (!form.row->options.cuts.empty()) check_dtype(b_.limits(), DType::I64);  // of the counts
   // 2. The types of the results: fresh returns first, then what is written.
   std::vector<at::Tensor> results;
